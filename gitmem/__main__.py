@@ -1,0 +1,5 @@
+"""`python -m gitmem`."""
+
+from gitmem.cli import main
+
+main()

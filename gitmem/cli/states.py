@@ -1,0 +1,112 @@
+"""`gitmem archive`, `wither` and `release`."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+
+import click
+
+from gitmem.cli import run
+from gitmem.errors import RefusedError, UsageError
+from gitmem.memory import Memory
+from gitmem.report import Reach, ReleaseReport
+from gitmem.tracepath import TracePath, parse_hnl
+from gitmem.transaction import Leaf
+
+
+@contextmanager
+def _memory_of(paths: Iterable[str]) -> Iterator[Memory]:
+    """The one memory that all paths belong to."""
+    parsed = [found.paths[0] if (found := parse_hnl(path)) else TracePath.parse(path) for path in paths]
+    keys = {path.persona_name.key for path in parsed}
+    if len(keys) > 1:
+        raise UsageError("the paths belong to several personas.", hint="Run the command once for each persona.")
+    with run.open_home() as home:
+        yield home.persona(parsed[0].persona_name)
+
+
+def _changed(leaves: list[Leaf], status: str, done: str) -> None:
+    results = [{"trace_path": leaf.trace_path, "status": status, "commit": leaf.commit} for leaf in leaves]
+
+    def text() -> None:
+        for leaf in leaves:
+            run.say(f"{leaf.trace_path}  {done}")
+
+    run.answer({"results": results}, text)
+
+
+@run.command("archive")
+@click.argument("paths", metavar="PATH…", nargs=-1, required=True)
+def archive_command(paths: tuple[str, ...]) -> None:
+    """Archive leaves: their text leaves the branch, and history keeps it.
+
+    gitmem remember PATH reads it again; --restore brings it back.
+    """
+    with _memory_of(paths) as memory:
+        _changed(memory.archive(*paths), "archived", "archived")
+
+
+@run.command("wither")
+@click.argument("paths", metavar="PATH…", nargs=-1, required=True)
+@click.option("--keep", type=float, default=0.4, show_default=True, help="Share of the sentences that stays sharp, 0 to 1.")
+@click.option("--forget-original", is_flag=True, help="Purge the sharp text from history too. There is no way back.")
+def wither_command(paths: tuple[str, ...], keep: float, forget_original: bool) -> None:
+    """Blur raw leaves: some sentences stay word for word, the rest becomes ……
+
+    Git history still holds the sharp text, and gitmem remember --restore brings it back, unless
+    --forget-original purges it.
+    """
+    with _memory_of(paths) as memory:
+        leaves = [memory.wither(path, keep, forget_original=forget_original) for path in paths]
+        _changed(leaves, "wither", "withered; its original was forgotten" if forget_original else "withered")
+
+
+@run.command("release")
+@click.argument("paths", metavar="PATH…", nargs=-1, required=True)
+@click.option("--dry-run", is_flag=True, help="Say what would be purged, and change nothing.")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+def release_command(paths: tuple[str, ...], dry_run: bool, yes: bool) -> None:
+    """Release leaves: purge their text from history, packs and everything gitmem knows of.
+
+    There is no way back: not by gitmem, not by git. The report names each place, and the
+    command to run for those that gitmem could not reach.
+    """
+    with _memory_of(paths) as memory:
+        if not dry_run:
+            memory.release(*paths, dry_run=True)  # names what is wrong before asking
+            _confirm(paths, yes=yes)
+        report = memory.release(*paths, dry_run=dry_run)
+    value = {"results": [result.as_dict() for result in report.results], "report": report.as_dict()}
+    run.answer(value, lambda: _print_report(report))
+
+
+def _confirm(paths: tuple[str, ...], *, yes: bool) -> None:
+    if yes:
+        return
+    if not sys.stdin.isatty():
+        raise RefusedError("release cannot be undone and asks first.", hint="Add --yes to go on without a question.")
+    for path in paths:
+        run.note(f"  {path}")
+    typed = click.prompt(f"This purges {len(paths)} leaf(s) for ever. Type release to go on", err=True, default="", show_default=False)
+    if typed.strip().lower() != "release":
+        raise RefusedError("not confirmed; nothing was changed.")
+
+
+def _print_report(report: ReleaseReport) -> None:
+    for result in report.results:
+        run.say(f"{result.trace_path}  {'would be released' if report.dry_run else 'released'}")
+    verb = "would be deleted" if report.dry_run else "deleted"
+    run.say(f"{report.objects} git objects {verb}.")
+    for place in report.places:
+        detail = f" ({place.detail})" if place.detail else ""
+        run.say(f"  {place.reach.value:<15} {place.name}{detail}")
+        if place.reach is Reach.UNREACHED and place.command:
+            run.say(f"  {'run:':>15} {place.command}")
+    for line in report.notes:
+        run.say(f"  {line}")
+    if not report.dry_run:
+        run.note("Clones, mirrors and backups that gitmem does not know of keep what they copied.")
+
+

@@ -1,0 +1,257 @@
+"""The operating system: locks, durable files, modes, processes, and running git.
+
+The one module that knows about it, and the one that may look at the environment (only to hand a
+cleaned copy to git).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import shutil
+import socket
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+
+from gitmem.errors import CorruptError, UnavailableError
+
+
+def system_clock() -> datetime:
+    """The present time; the default clock of a home."""
+    return datetime.now(UTC)
+
+
+def user_name() -> str:
+    """The name of the user this process runs as, for reports."""
+    return f"uid {os.getuid()}"
+
+
+@contextlib.contextmanager
+def locked(path: str, seconds: float) -> Iterator[None]:
+    """Hold the file `path` exclusively, also against other threads of this process.
+
+    The kernel frees the lock when its holder dies.
+
+    Raises:
+        UnavailableError: another process held it for `seconds`, or the file cannot be opened.
+    """
+    try:
+        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as fault:
+        raise UnavailableError(f"the lock {path} cannot be opened: {fault.strerror}.") from None
+    try:
+        if not _wait(lambda: _try_lock(handle), seconds):
+            message = f"another gitmem command has held {path} for {seconds:g} seconds."
+            raise UnavailableError(message, hint="Wait for it to end, then try again.")
+        yield
+    finally:
+        os.close(handle)
+
+
+def _try_lock(handle: int) -> bool:
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _wait(ready: Callable[[], bool], seconds: float) -> bool:
+    """Ask `ready` until it says yes, ever less often; False after `seconds`."""
+    deadline = time.monotonic() + seconds
+    pause = 0.0002
+    while not ready():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(pause)
+        pause = min(pause * 1.5, 0.02)
+    return True
+
+
+wait = _wait
+
+
+def read_bytes(path: str) -> bytes | None:
+    """The file's bytes, or None where there is no such file.
+
+    Raises:
+        UnavailableError: it is there and cannot be read.
+    """
+    try:
+        handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as fault:
+        raise UnavailableError(f"{path} cannot be read: {fault.strerror}.") from None
+    try:
+        data = os.read(handle, 65536)
+        if len(data) < 65536:
+            return data
+        chunks = [data]
+        while chunk := os.read(handle, 1 << 20):
+            chunks.append(chunk)
+        return b"".join(chunks)
+    except OSError as fault:
+        raise UnavailableError(f"{path} cannot be read: {fault.strerror}.") from None
+    finally:
+        os.close(handle)
+
+
+def write_durable(path: str, data: bytes, mode: int = 0o644) -> None:
+    """Replace the file `path` by `data`, whole or not at all, on disk when this returns."""
+    draft = f"{path}.{os.getpid()}.new"
+    try:
+        write_new(draft, data, mode)
+        os.replace(draft, path)
+    except OSError as fault:
+        with contextlib.suppress(OSError):
+            os.unlink(draft)
+        raise UnavailableError(f"{path} cannot be written: {fault.strerror}.") from None
+    sync_folder(os.path.dirname(path))
+
+
+def write_new(path: str, data: bytes, mode: int = 0o644) -> None:
+    """Make the file `path`, which must not exist, and bring it to disk."""
+    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
+    try:
+        view = memoryview(data)
+        while view:
+            view = view[os.write(handle, view) :]
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def append_durable(path: str, data: bytes) -> None:
+    """Add `data` to the end of the file."""
+    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
+    try:
+        os.write(handle, data)
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def sync_folder(path: str) -> None:
+    """Bring a folder's entries to disk."""
+    handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def remove(path: str) -> bool:
+    """Remove a file; whether it was there."""
+    try:
+        os.unlink(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    return True
+
+
+def list_folder(path: str) -> list[str]:
+    """Sorted names in a folder; empty where it does not exist.
+
+    Raises:
+        UnavailableError: it is there and cannot be read. Absence is never guessed.
+    """
+    try:
+        return sorted(os.listdir(path))
+    except FileNotFoundError:
+        return []
+    except OSError as fault:
+        raise UnavailableError(f"the folder {path} cannot be read: {fault.strerror}.") from None
+
+
+def age(path: str) -> float:
+    """Seconds since the file was last changed."""
+    return time.time() - os.stat(path).st_mtime
+
+
+def make_private_folder(path: Path) -> None:
+    """Make a folder only its owner can enter, with its parents."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.mkdir(mode=0o700, exist_ok=True)
+
+
+def is_private(path: Path) -> bool:
+    """Whether nobody but the owner may enter the folder."""
+    return not path.stat().st_mode & 0o077
+
+
+def remove_tree(path: Path) -> None:
+    """Remove a folder and all in it."""
+    shutil.rmtree(path)
+
+
+def is_alive(pid: int) -> bool:
+    """Whether a process of that number runs on this machine."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except (PermissionError, OverflowError):
+        return True
+    return True
+
+
+def process_start(pid: int) -> str | None:
+    """A mark of when the process began, to tell it from a later one of the same number."""
+    try:
+        with open(f"/proc/{pid}/stat", encoding="latin-1") as file:
+            return file.read().rsplit(")", 1)[1].split()[19]
+    except (OSError, IndexError):
+        return None
+
+
+def pid_line() -> bytes:
+    """What git writes into `gc.pid`: process number and host name."""
+    return f"{os.getpid()} {socket.gethostname()}".encode()
+
+
+# Of the user's environment git gets only what it needs to run: no GIT_*, no user configuration.
+_PASSED_ON = ("PATH", "TMPDIR", "SYSTEMROOT", "LD_LIBRARY_PATH", "SSH_AUTH_SOCK", "HOME")
+_GIT = (
+    "git",
+    "-c", "safe.directory=*",
+    "-c", "core.quotePath=false",
+    "-c", "core.hooksPath=/dev/null",
+    "-c", "gc.auto=0",
+    "-c", "maintenance.auto=false",
+    "-c", "core.fsync=all",
+)  # fmt: skip
+
+
+def git_environment() -> dict[str, str]:
+    """The environment git runs in: that of the process without anything that steers git."""
+    kept = {key: os.environ[key] for key in _PASSED_ON if key in os.environ}
+    return kept | {
+        "GIT_CONFIG_NOSYSTEM": "1",
+        "GIT_CONFIG_GLOBAL": os.devnull,
+        "GIT_TERMINAL_PROMPT": "0",
+        "GIT_OPTIONAL_LOCKS": "0",
+        "LC_ALL": "C",
+    }
+
+
+def git(repository: str, *arguments: str, data: bytes = b"") -> bytes:
+    """Run git on a bare repository and return what it prints.
+
+    Raises:
+        UnavailableError: git is not installed.
+        CorruptError: git failed; the message holds its first lines.
+    """
+    command = [*_GIT, "--git-dir", repository, *arguments]
+    try:
+        done = subprocess.run(command, input=data, capture_output=True, env=git_environment(), check=False)
+    except FileNotFoundError:
+        raise UnavailableError("git is not installed, or not on PATH.", hint="Install git 2.31 or newer.") from None
+    if done.returncode:
+        said = " ".join(done.stderr.decode("utf-8", "replace").split())[:400]
+        raise CorruptError(f"git {arguments[0]} failed in {repository}: {said}", hint="Run gitmem doctor.")
+    return done.stdout

@@ -1,0 +1,162 @@
+"""The sample and export layout becomes repositories again: same blobs, times, states, sidecars."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+
+from gitmem import host, layout, times
+from gitmem.bulk import Bulk
+from gitmem.errors import ConflictError, NotFoundError
+from gitmem.export import wiki_folder
+from gitmem.home import Home
+from gitmem.importers.entries import Progress
+from gitmem.importers.report import ImportReport
+from gitmem.layout import StoredLeaf, StoredPersona
+from gitmem.leaves import said_at
+from gitmem.memory import Memory
+from gitmem.settings import Settings
+from gitmem.states import State
+from gitmem.store.purge import MESSAGE
+from gitmem.store.repository import MAIN, Repository
+from gitmem.tracepath import leaf_order
+from gitmem.transaction import message
+
+
+def init_from(target: Path, source: Path, *, clock: object = None, settings: Settings | None = None, progress: Progress | None = None) -> ImportReport:
+    """Make a home from plain files: all of it, or nothing.
+
+    Raises:
+        ConflictError: the target holds a home or other files already.
+        UsageError: a file of the source breaks a rule.
+    """
+    folder = target.absolute()
+    if folder.exists() and (not folder.is_dir() or host.list_folder(str(folder))):
+        raise ConflictError(f"{folder} is not empty.", hint="Choose a new folder, or use gitmem import.")
+    settings = settings or Settings()
+    personas = layout.read(source, settings.max_leaf_bytes)
+    draft = folder.with_name(f".{folder.name}.gitmem-new")
+    if draft.exists():
+        host.remove_tree(draft)
+    report = ImportReport()
+    try:
+        with Home.init(draft, clock=clock, settings=settings) as home:  # type: ignore[arg-type]
+            take_all(home, personas, report, progress)
+        if folder.exists():
+            folder.rmdir()
+        draft.rename(folder)
+    finally:
+        if draft.exists():
+            host.remove_tree(draft)
+    return report
+
+
+def take_all(home: Home, personas: list[StoredPersona], report: ImportReport, progress: Progress | None = None) -> ImportReport:
+    """Add personas read from files to a home; leaves that are there already are left alone."""
+    total = sum(len(leaves) for persona in personas for leaves in persona.epochs.values())
+    done = 0
+    for stored in personas:
+        try:
+            memory = home.persona(stored.manifest.name)
+        except NotFoundError:
+            memory = home.create(stored.manifest)
+        report.personas.add(memory.name)
+        for epoch, leaves in stored.epochs.items():
+            _take_epoch(memory, epoch, leaves, report)
+            report.epochs.add(epoch)
+            done += len(leaves)
+            if progress:
+                progress(done, total)
+        if stored.pages:
+            _take_pages(memory, stored.pages)
+        memory.refresh()
+    return report
+
+
+@dataclass(frozen=True, slots=True)
+class _Step:
+    """One commit of a leaf's life."""
+
+    when: datetime
+    rank: int
+    order: tuple[str, int, str]
+    verb: str
+    stored: StoredLeaf
+    changes: dict[str, bytes | None]
+
+
+def _take_epoch(memory: Memory, epoch: str, leaves: list[StoredLeaf], report: ImportReport) -> None:
+    with memory.repository.locked():
+        memory.ensure_epoch(epoch)
+        memory.refresh()
+        fresh = [stored for stored in leaves if _is_new(memory, epoch, stored, report)]
+        bulk = Bulk(memory.repository, epoch)
+        try:
+            steps = sorted((s for stored in fresh for s in _steps(memory, stored)), key=lambda s: (s.rank, s.when, s.order))
+            for step in steps:
+                role = step.stored.parsed.role if step.verb in ("write", "record") else None
+                author = memory.person(role, step.when)
+                # A tombstone's commit is what a purge would have made of it.
+                subject = MESSAGE.decode() if step.verb == "release" else message([(step.verb, step.stored.leaf)])
+                bulk.commit(step.changes, subject, author, memory.gitmem_person(memory.now()))
+            bulk.finish()
+        except BaseException:
+            bulk.abandon()
+            raise
+        report.taken += len(fresh)
+
+
+def _is_new(memory: Memory, epoch: str, stored: StoredLeaf, report: ImportReport) -> bool:
+    path = memory.path(epoch, stored.leaf)
+    if memory.catalog.released(memory.key, stored.leaf):
+        report.released.append(path)
+        return False
+    view = memory.repository.view(epoch)
+    assert view is not None
+    status = memory.trace(path).status
+    if status == "not_found":
+        return True
+    oid = view.leaf(stored.leaf)
+    there = memory.repository.blob(oid) if oid is not None else None
+    if there == stored.shown:
+        report.present += 1
+    else:
+        report.left_out.append((path, f"exists already, {status}, with another text."))
+    return False
+
+
+def _steps(memory: Memory, stored: StoredLeaf) -> Iterator[_Step]:
+    """A leaf is written with its full text first, and only then archived, withered or released."""
+    leaf, parsed, zone = stored.leaf, stored.parsed, memory.zone
+    text = stored.full if stored.full is not None else stored.shown
+    said = said_at(leaf, parsed, text, zone)
+    when = times.parse(said, zone) if said else memory.now()
+    order = leaf_order(leaf.name) if leaf.kind == "raw" else (times.to_name(when), 1, leaf.name)
+    verb = "write" if leaf.kind == "raw" else "record"
+    if stored.state is State.ACTIVE or (parsed.forgotten and stored.state is State.WITHERED):
+        changes = {leaf.path: stored.shown} | ({leaf.sidecar: stored.sidecar} if stored.sidecar is not None else {})
+        yield _Step(when, 0, order, verb, stored, changes)
+        return
+    if stored.state is not State.RELEASED:
+        yield _Step(when, 0, order, verb, stored, {leaf.path: text})
+    later = parsed.archived_at or parsed.withered_at or parsed.released_at
+    verbs = {State.ARCHIVED: "archive", State.WITHERED: "wither", State.RELEASED: "release"}
+    moment = times.parse(later, zone) if later else when
+    yield _Step(moment, 1, order, verbs[stored.state], stored, {leaf.path: stored.shown, leaf.sidecar: stored.sidecar})
+
+
+def _take_pages(memory: Memory, pages: dict[str, bytes]) -> None:
+    """Put pages into the persona's wiki, where it has none yet."""
+    folder = wiki_folder(Path(memory.repository.folder))
+    if folder.exists():
+        return
+    draft = folder.with_name(f".new-{folder.name}")
+    if draft.exists():
+        host.remove_tree(draft)
+    wiki = Repository.create(str(draft))
+    who = memory.gitmem_person(memory.now())
+    wiki.commit(MAIN, dict(pages), f"pages of {memory.name}\n", base=None, author=who, committer=who)
+    wiki.close()
+    draft.rename(folder)

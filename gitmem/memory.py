@@ -1,0 +1,720 @@
+"""The memory of one persona: write, read, archive, wither and release leaves.
+
+This is the object every front works with. One persona's memory never reads or names another's.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from datetime import date, datetime
+from typing import Any, Generic, TypeVar
+from zoneinfo import ZoneInfo
+
+from gitmem import leaves, manifest as manifests, records, times
+from gitmem.catalog import Catalog, Row
+from gitmem.errors import ConflictError, NotFoundError, RefusedError, UsageError
+from gitmem.leaves import MODES, Mode, Retrieval, archived_blob, look
+from gitmem.local import LocalState
+from gitmem.manifest import Manifest
+from gitmem.report import Place, Reach, Released, ReleaseReport
+from gitmem.settings import Settings
+from gitmem.states import State, check_move
+from gitmem.store import erase
+from gitmem.store.objects import Oid, Person
+from gitmem.store.repository import MAIN, Repository, retry_stale
+from gitmem.tracepath import (
+    Kind,
+    LeafName,
+    PersonaName,
+    TracePath,
+    check_epoch,
+    natural_order,
+    parse_hnl,
+)
+from gitmem.transaction import USER, Leaf, Transaction, Turn, When, check_keep
+
+T = TypeVar("T")
+Clock = Callable[[], datetime]
+FIRST_EPOCH = "D1"
+_ORIGINS = (".git", "config")
+
+
+@dataclass(frozen=True, slots=True)
+class Page(Generic[T]):
+    """A part of a list, and where the next part begins."""
+
+    entries: list[T]
+    next: str | None
+    """Give it as `before` to get the next page; None at the end."""
+
+
+class Epoch(str):
+    """An epoch's name, with what is known about it."""
+
+    __slots__ = ("commit", "current", "records", "texts")
+    commit: str
+    """Tip of its branch."""
+    current: bool
+    """Whether new leaves go to it by default."""
+    texts: int
+    """Living raw leaves."""
+    records: int
+    """Living records."""
+
+    @property
+    def name(self) -> str:
+        return str(self)
+
+    def as_dict(self) -> dict[str, Any]:
+        return {
+            "epoch": str(self),
+            "current": self.current,
+            "texts": self.texts,
+            "records": self.records,
+            "commit": self.commit,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class TimelineEntry:
+    """A leaf in a list by time; its text is read with `trace`."""
+
+    trace_path: TracePath
+    status: str
+    ts: str | None
+    kind: Kind
+    role: str | None = None
+    turn_id: str | None = None
+    tags: tuple[str, ...] = ()
+    summary: str | None = None
+    human_visible: bool | None = None
+    """For records: whether humans may see it."""
+
+    def as_dict(self) -> dict[str, Any]:
+        out: dict[str, Any] = {"trace_path": self.trace_path, "status": self.status, "ts": self.ts, "kind": self.kind}
+        more = {
+            "role": self.role,
+            "turn_id": self.turn_id,
+            "tags": list(self.tags),
+            "summary": self.summary,
+            "human_visible": self.human_visible,
+        }
+        return out | {key: value for key, value in more.items() if value not in (None, [])}
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryEntry:
+    """A commit that touched a leaf."""
+
+    commit: str
+    subject: str
+    author: str
+    ts: str
+    """When it was committed, ISO 8601 in the persona's zone."""
+
+    def as_dict(self) -> dict[str, str]:
+        return {"commit": self.commit, "subject": self.subject, "author": self.author, "ts": self.ts}
+
+
+class Memory:
+    """One persona's memory. Get one from `Home.persona`."""
+
+    def __init__(
+        self,
+        repository: Repository,
+        *,
+        catalog: Catalog,
+        local: LocalState,
+        clock: Clock,
+        settings: Settings,
+    ) -> None:
+        self.repository = repository
+        self.catalog = catalog
+        self._local = local
+        self._clock = clock
+        self._settings = settings
+        self._manifest_memo: tuple[Oid, Manifest] | None = None
+        self.name = self.manifest.name
+        self.key = self.name.key
+        repository.on_lock.append(lambda: erase.resume(repository))
+        if erase.pending(repository):
+            with repository.locked():
+                pass
+
+    # -- who and when ------------------------------------------------------------------------
+
+    @property
+    def manifest(self) -> Manifest:
+        """What the persona's repository says about itself, as of now.
+
+        Raises:
+            CorruptError: `main` has no readable manifest.
+        """
+        tip = self.repository.refs.head(MAIN)
+        if self._manifest_memo is None or self._manifest_memo[0] != tip:
+            data = self.repository.file(MAIN, manifests.FILE_NAME)
+            if tip is None or data is None:
+                raise NotFoundError(f"{self.repository.folder} holds no persona: main has no gitmem.yaml.")
+            self._manifest_memo = tip, manifests.parse(data, f"gitmem.yaml in {self.repository.folder}")
+        return self._manifest_memo[1]
+
+    @property
+    def zone(self) -> ZoneInfo:
+        """The persona's time zone."""
+        return times.zone(self.manifest.timezone)
+
+    def now(self) -> datetime:
+        """The present time in the persona's zone, to the second."""
+        return times.parse(self._clock(), self.zone, "clock")
+
+    def person(self, role: str | None, when: datetime) -> Person:
+        """Who spoke: the human for the role `user`, else the persona."""
+        said_by = self.manifest
+        who, what = (said_by.human or "human", "human") if role == USER else (said_by.persona, "persona")
+        return Person(who, f"{what}@{self.key.replace('/', '.')}.invalid", when)
+
+    def gitmem_person(self, when: datetime) -> Person:
+        """gitmem itself, as the committer."""
+        return Person("gitmem", "gitmem@localhost.invalid", when)
+
+    # -- paths -------------------------------------------------------------------------------
+
+    def own(self, path: str) -> TracePath:
+        """Read a path of this persona, in its true case.
+
+        Raises:
+            UsageError: it is malformed.
+            RefusedError: it belongs to another persona; whether it exists is not told.
+        """
+        found = parse_hnl(path) if path[:1] in "TR" else None
+        readings = found.paths if found else (TracePath.parse(path),)
+        for reading in readings:
+            if reading.persona_name == self.name:
+                return reading
+            if reading.persona_name.key == self.key:
+                return self.path(reading.epoch, reading.leaf)
+        message = f"{readings[0]} is not a path of {self.name}; a memory reads and changes its own leaves only."
+        raise RefusedError(message)
+
+    def path(self, epoch: str, leaf: LeafName) -> TracePath:
+        """The trace path of a leaf of this persona."""
+        return TracePath.of(self.name, epoch, leaf.kind, leaf.name)
+
+    # -- epochs ------------------------------------------------------------------------------
+
+    def epochs(self) -> list[Epoch]:
+        """All epochs in natural order (D99 before D118)."""
+        self.refresh()
+        counts = self.catalog.count(self.key)
+        heads = {name: tip for name, tip in self.repository.refs.heads().items() if name != MAIN}
+        current = self._current_epoch(heads)
+        found = []
+        for name in sorted(heads, key=natural_order):
+            epoch = Epoch(name)
+            epoch.commit = heads[name].hex()
+            epoch.current = name == current
+            epoch.texts = counts.get(name, {}).get("raw", 0)
+            epoch.records = counts.get(name, {}).get("hldp", 0)
+            found.append(epoch)
+        return found
+
+    def _current_epoch(self, heads: Iterable[str]) -> str:
+        named = self.manifest.epoch
+        if named is not None:
+            return named
+        return max((h for h in heads if h != MAIN), key=natural_order, default=FIRST_EPOCH)
+
+    def start_epoch(self, name: str) -> str:
+        """Let new leaves go to the epoch `name`, made if it is new; its name."""
+        check_epoch(name)
+        with self.repository.locked():
+            self.ensure_epoch(name)
+            retry_stale(lambda: self._set_manifest(replace(self.manifest, epoch=name), f"epoch {name}"))
+        return name
+
+    def ensure_epoch(self, name: str | None) -> str:
+        """The epoch to write to, made if it is new. Call under the repository's lock.
+
+        Raises:
+            ConflictError: an epoch of that name in other case exists.
+        """
+        if name is not None and self.repository.refs.head(name) is not None:
+            return name
+        heads = self.repository.refs.heads()
+        name = name or self._current_epoch(heads)
+        if name in heads:
+            return name
+        twin = next((head for head in heads if head.lower() == name.lower()), None)
+        if twin is not None:
+            raise ConflictError(f"epoch {name} differs from {twin} only in case.", hint=f"Use {twin}.")
+        who = self.gitmem_person(self.now())
+        subject = f"epoch {self.name}/{name}\n"
+        self.repository.commit(name, {}, subject, base=None, author=who, committer=who)
+        return name
+
+    def _set_manifest(self, manifest: Manifest, subject: str) -> None:
+        if manifest == self.manifest:
+            return
+        who = self.gitmem_person(self.now())
+        base = self.repository.refs.head(MAIN)
+        changes = {manifests.FILE_NAME: manifests.dump(manifest)}
+        self.repository.commit(MAIN, changes, subject + "\n", base=base, author=who, committer=who)
+
+    # -- writing -----------------------------------------------------------------------------
+
+    def transaction(self, epoch: str | None = None) -> Transaction:
+        """Many changes of one epoch in one commit: `with memory.transaction("D118") as tx:`."""
+        return Transaction(self, epoch)
+
+    def _change(self, epoch: str | None, work: Callable[[Transaction], T], *, locked: bool = False) -> T:
+        with Transaction(self, epoch, locked=locked) as tx:
+            return work(tx)
+
+    def write(
+        self,
+        text: str | bytes,
+        *,
+        epoch: str | None = None,
+        at: When | None = None,
+        label: str | None = None,
+        tags: Iterable[str] = (),
+        role: str | None = None,
+        turn_id: str | None = None,
+        summary: str | None = None,
+    ) -> Leaf:
+        """Write a text as a leaf. It is durable when this returns.
+
+        Args:
+            text: Stored exactly as given, as UTF-8.
+            epoch: Where to; else the current epoch.
+            at: When it was said; a time without offset is in the persona's zone. Else now.
+            label: Follows the second in the leaf's name.
+            turn_id: With `role`, unique in the persona: the same turn again changes nothing and
+                returns the first leaf, even after its release.
+
+        Raises:
+            UsageError: malformed epoch, time, label, or text (empty, too long, NUL, not UTF-8).
+            RefusedError: the turn was written before with another text.
+        """
+        return self._change(
+            epoch,
+            lambda tx: tx.write(
+                text, at=at, label=label, tags=tags, role=role, turn_id=turn_id, summary=summary
+            ),
+        )
+
+    def write_turn(
+        self,
+        turn_id: str,
+        *,
+        user: str | bytes,
+        companion: str | bytes,
+        at: When | None = None,
+        epoch: str | None = None,
+    ) -> Turn:
+        """Write the two leaves of a finished conversation turn in one commit.
+
+        Idempotent: the same turn again changes nothing and returns the first leaves.
+        """
+        return self._change(epoch, lambda tx: tx.write_turn(turn_id, user=user, companion=companion, at=at))
+
+    def record(
+        self,
+        value: Any,
+        *,
+        tags: Iterable[str] = (),
+        human_visible: bool = False,
+        epoch: str | None = None,
+        at: When | None = None,
+        id: str | None = None,  # noqa: A002 - the record's own word
+        told: bool | None = None,
+        context: Any = None,
+    ) -> Leaf:
+        """Write a record: any JSON value, or a Markdown or HLDP string.
+
+        Raises:
+            UsageError: the value is not JSON.
+            ConflictError: a record of that `id` exists.
+            RefusedError: one of that `id` was released.
+        """
+        return self._change(
+            epoch,
+            lambda tx: tx.record(
+                value, tags=tags, human_visible=human_visible, at=at, id=id, told=told, context=context
+            ),
+        )
+
+    def check_text(self, text: str | bytes) -> bytes:
+        """The bytes of a text that may be a leaf.
+
+        Raises:
+            UsageError: empty, not UTF-8, holding NUL, or over the limit.
+        """
+        try:
+            data = text.encode("utf-8") if isinstance(text, str) else bytes(text)
+            data.decode("utf-8")
+        except (UnicodeError, TypeError) as fault:
+            raise UsageError(f"the text is not valid UTF-8: {fault}.") from None
+        if not data:
+            raise UsageError("the text is empty; there is nothing to remember.")
+        if b"\0" in data:
+            raise UsageError(f"the text holds a NUL character at byte {data.index(0)}; a leaf is plain text.")
+        return self.check_size(data)
+
+    def check_size(self, data: bytes) -> bytes:
+        """Return the bytes if they are within the limit of the settings."""
+        limit = self._settings.max_leaf_bytes
+        if len(data) > limit:
+            message = f"the text is {len(data)} bytes long; the limit is {limit} (max_leaf_bytes in settings.yaml)."
+            raise UsageError(message)
+        return data
+
+    def check_summary(self, summary: str | None) -> str | None:
+        """Return the summary if it is text a sidecar can hold."""
+        if summary is None:
+            return None
+        self.check_text(summary)
+        if len(summary) > 2000:
+            raise UsageError(f"the summary is {len(summary)} characters long; the limit is 2000.")
+        return summary
+
+    def new_record_id(self) -> str:
+        """A record id that nobody has."""
+        return f"mem_{secrets.token_hex(8)}"
+
+    # -- reading -----------------------------------------------------------------------------
+
+    def trace(self, path: str, mode: Mode = "auto", epoch: str | None = None) -> Retrieval:
+        """Read a leaf by its trace path (or HNL string).
+
+        Not found, released and the other mode's leaves are answers, not errors. `epoch` narrows
+        the search: a leaf of another epoch is then not found.
+
+        Raises:
+            UsageError: malformed path, mode or epoch.
+            RefusedError: the path belongs to another persona.
+            CorruptError: what is stored cannot be read.
+        """
+        target = self.own(path)
+        if mode not in MODES:
+            raise UsageError(f"mode {mode!r} is not one of: {', '.join(MODES)}.")
+        if epoch is not None and check_epoch(epoch) != target.epoch:
+            return leaves.not_found(target)
+        view = self.repository.view(target.epoch)
+        if view is None:
+            return leaves.not_found(target)
+        return leaves.retrieve(self.repository, view, target, mode, self.zone)
+
+    def trace_many(self, paths: Iterable[str]) -> list[Retrieval]:
+        """`trace` for each path, in order."""
+        return [self.trace(path) for path in paths]
+
+    def remember(self, path: str, *, restore: bool = False) -> Retrieval:
+        """Read any living leaf, an archived one in full from history.
+
+        With `restore` it becomes active again with its full text.
+
+        Raises:
+            RefusedError: `restore` of a released leaf, or of one whose original was forgotten.
+        """
+        target = self.own(path)
+        if restore and self.trace(target).status != "not_found":
+            self._change(target.epoch, lambda tx: tx.restore(target))
+        return self.trace(target)
+
+    def history(self, path: str) -> list[HistoryEntry]:
+        """Commits that touched a leaf, newest first; none for a leaf that never was."""
+        target = self.own(path)
+        view = self.repository.view(target.epoch)
+        if view is None:
+            return []
+        return _history(self.repository, view.tip, target.leaf, self.zone)
+
+    def timeline(
+        self,
+        since: When | None = None,
+        until: When | None = None,
+        limit: int = 50,
+        before: str | None = None,
+    ) -> Page[TimelineEntry]:
+        """Active, withered and archived leaves, newest first.
+
+        Args:
+            since: From this time on.
+            until: Before this time; a bare date means that the whole day belongs to it.
+            limit: Entries on a page, 1 to 1000.
+            before: `next` of the page before.
+        """
+        if isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= 1000:
+            raise UsageError(f"limit must be a whole number from 1 to 1000, not {limit!r}.")
+        zone = self.zone
+        start = None if since is None else times.seconds(times.parse(since, zone, "since"))
+        end = None if until is None else times.seconds(times.parse_until(until, zone, "until"))
+        self.refresh()
+        rows = self.catalog.timeline(self.key, start, end, before, limit + 1)
+        entries = [self._entry(row) for row in rows[:limit]]
+        return Page(entries, rows[limit - 1].cursor if len(rows) > limit else None)
+
+    def _entry(self, row: Row) -> TimelineEntry:
+        view = self.repository.view(row.epoch)
+        standing = look(self.repository, view, row.leaf) if view else None
+        sidecar = standing.sidecar if standing else None
+        visible = sidecar.human_visible if sidecar else None
+        tags = sidecar.tags if sidecar else ()
+        if row.leaf.kind == "hldp" and standing and standing.state is not State.RELEASED:
+            oid = standing.shown or archived_blob(self.repository, row.leaf, standing)
+            record = records.parse(self.repository.blob(oid), row.leaf.path)
+            visible = record.human_visible if visible is None else visible
+            tags = tags or record.tags
+        return TimelineEntry(
+            self.path(row.epoch, row.leaf),
+            (standing.state if standing and standing.state else row.state).status,
+            (sidecar.ts if sidecar else None) or times.iso(times.from_seconds(row.at, self.zone)),
+            row.leaf.kind,
+            role=sidecar.role if sidecar else None,
+            turn_id=sidecar.turn_id if sidecar else None,
+            tags=tags,
+            summary=sidecar.summary if sidecar else None,
+            human_visible=visible,
+        )
+
+    # -- states ------------------------------------------------------------------------------
+
+    def _by_epoch(self, paths: Iterable[str]) -> dict[str, list[TracePath]]:
+        groups: dict[str, list[TracePath]] = {}
+        for path in dict.fromkeys(self.own(path) for path in paths):
+            groups.setdefault(path.epoch, []).append(path)
+        return groups
+
+    def _check_all(self, groups: dict[str, list[TracePath]], new: State) -> None:
+        """Refuse a change of many leaves before the first is made, if one of them may not change."""
+        for epoch, paths in groups.items():
+            view = self.repository.view(epoch)
+            for path in paths:
+                state = look(self.repository, view, path.leaf).state if view else None
+                if state is None:
+                    raise NotFoundError(f"{path} does not exist; nothing was changed.")
+                if new is not State.RELEASED or state is not State.RELEASED:
+                    check_move(path, state, new)
+
+    def archive(self, *paths: str) -> list[Leaf]:
+        """Archive leaves: their text leaves the branch and stays in history. All or none.
+
+        Raises:
+            NotFoundError: one of them does not exist.
+            RefusedError: one of them may not be archived.
+        """
+        groups = self._by_epoch(paths)
+        with self.repository.locked():
+            self._check_all(groups, State.ARCHIVED)
+            for epoch, mine in groups.items():
+                self._each(epoch, mine, Transaction.archive)
+        return [self._as_leaf(path) for mine in groups.values() for path in mine]
+
+    def _each(self, epoch: str, paths: list[TracePath], verb: Callable[[Transaction, str], None]) -> None:
+        """One commit in which `verb` is done to each path. Call under the lock."""
+
+        def work(tx: Transaction) -> None:
+            for path in paths:
+                verb(tx, path)
+
+        self._change(epoch, work, locked=True)
+
+    def wither(self, path: str, keep: float = 0.4, *, forget_original: bool = False) -> Leaf:
+        """Blur a raw leaf. History keeps the sharp text, unless `forget_original` purges it too.
+
+        Raises:
+            NotFoundError: it does not exist.
+            RefusedError: it is a record, or may not wither.
+        """
+        check_keep(keep)
+        target = self.own(path)
+        self._check_exists(target)
+        with self.repository.locked():
+            self._change(
+                target.epoch,
+                lambda tx: tx.wither(target, keep, forget_original=forget_original),
+                locked=True,
+            )
+            if forget_original:
+                self._purge([target.epoch])
+        return self._as_leaf(target)
+
+    def set_visible(self, path: str, visible: bool) -> Leaf:  # noqa: FBT001 - the verb's one word
+        """Say whether humans may see a record. Its bytes stay; the sidecar overrides them."""
+        return self._amend(path, "show" if visible else "hide", human_visible=bool(visible))
+
+    def mark_told(self, path: str) -> Leaf:
+        """Note that the persona has told its human about a record."""
+        return self._amend(path, "tell", told_at=times.iso(self.now()))
+
+    def _amend(self, path: str, verb: str, **fields: Any) -> Leaf:
+        target = self.own(path)
+        if target.kind != "hldp":
+            raise RefusedError(f"{target} is raw text; only records are shown to humans.")
+        self._check_exists(target)
+        self._change(target.epoch, lambda tx: tx.amend(verb, target, **fields))
+        return self._as_leaf(target)
+
+    def _check_exists(self, target: TracePath) -> None:
+        view = self.repository.view(target.epoch)
+        if view is None or look(self.repository, view, target.leaf).state is None:
+            raise NotFoundError(f"{target} does not exist.")
+
+    def _as_leaf(self, target: TracePath) -> Leaf:
+        """An existing leaf, as the verbs that changed it return it."""
+        view = self.repository.view(target.epoch)
+        assert view is not None
+        standing = look(self.repository, view, target.leaf)
+        blob = standing.shown.hex() if standing.shown else None
+        if standing.state is State.ARCHIVED:
+            blob = archived_blob(self.repository, target.leaf, standing).hex()
+        answer = None if standing.state is State.RELEASED else self.trace(target).ts
+        return Leaf(target, view.tip.hex(), blob, answer, created=False)
+
+    # -- release -----------------------------------------------------------------------------
+
+    def release(self, *paths: str, dry_run: bool = False) -> ReleaseReport:
+        """Release leaves: purge their text from every place this home knows. All or none.
+
+        A tombstone stands in their place; their names never return. Releasing a released leaf
+        again finishes what was cut short. Many leaves cost one rewrite for each epoch.
+
+        Raises:
+            NotFoundError: one of them does not exist.
+        """
+        groups = self._by_epoch(paths)
+        if dry_run:
+            self._check_all(groups, State.RELEASED)
+            return self._preview(groups)
+        with self.repository.locked():
+            self._check_all(groups, State.RELEASED)
+            for epoch, mine in groups.items():
+                self._each(epoch, mine, Transaction.release)
+            outcomes = self._purge(groups)
+        results = tuple(
+            Released(path, State.RELEASED.status, self._tip(epoch)) for epoch, mine in groups.items() for path in mine
+        )
+        places = [place for outcome in outcomes for place in outcome.places]
+        return ReleaseReport(
+            results,
+            tuple([*places, *self._other_places(groups)]),
+            objects=sum(outcome.deleted for outcome in outcomes),
+            notes=tuple(note for outcome in outcomes for note in outcome.notes),
+        )
+
+    def _tip(self, epoch: str) -> str | None:
+        tip = self.repository.refs.head(epoch)
+        return tip.hex() if tip else None
+
+    def _purge(self, epochs: Iterable[str]) -> list[erase.Outcome]:
+        outcomes = [erase.purge_epoch(self.repository, epoch) for epoch in epochs]
+        self.refresh()
+        return outcomes
+
+    def _preview(self, groups: dict[str, list[TracePath]]) -> ReleaseReport:
+        count = sum(erase.preview(self.repository, epoch, [p.leaf for p in mine]) for epoch, mine in groups.items())
+        results = []
+        for path in (path for mine in groups.values() for path in mine):
+            answer = self.trace(path)
+            results.append(Released(path, answer.status, None))
+        return ReleaseReport(tuple(results), tuple(self._other_places(groups)), dry_run=True, objects=count)
+
+    def _other_places(self, groups: dict[str, list[TracePath]]) -> list[Place]:
+        """Places outside the repository: derived state, exports, remotes."""
+        found = [Place("catalog (index.db)", Reach.NOT_PRESENT, "it holds names and times, no text")]
+        paths = [path for mine in groups.values() for path in mine]
+        for folder in self._local.exports(self.key):
+            found.append(_look_into_export(folder, paths))
+        for url in remotes(self.repository.folder):
+            command = f"git push {url} (then have its administrator purge; see docs)"
+            found.append(Place(f"remote {url}", Reach.UNREACHED, "gitmem does not know what it holds", command))
+        return found
+
+    # -- what transactions ask ---------------------------------------------------------------
+
+    def refresh(self) -> None:
+        """Let the catalog catch up with the branches."""
+        self.catalog.refresh(self.key, self.repository, self.zone)
+
+    def advance(self, epoch: str, base: Oid, touched: Iterable[LeafName]) -> None:
+        """Let the catalog follow an own commit."""
+        self.catalog.advance(self.key, self.repository, self.zone, epoch, base, touched)
+
+    def catalog_rows_of(self, second: str) -> list[Row]:
+        """Leaves of any epoch said in that second, tombstones included."""
+        return self.catalog.same_second(self.key, second)
+
+    def check_not_released(self, leaf: LeafName) -> None:
+        """Raise `RefusedError` if a tombstone of that name stands in any epoch."""
+        row = self.catalog.released(self.key, leaf)
+        if row is not None:
+            raise RefusedError(f"{self.path(row.epoch, leaf)} was released; its name never returns.")
+
+    def find_turn(self, turn_id: str, role: str | None) -> Leaf | None:
+        """The leaf that a turn and role were written to, tombstones included."""
+        row = self.catalog.turn(self.key, turn_id, role)
+        if row is None:
+            return None
+        view = self.repository.view(row.epoch)
+        assert view is not None
+        standing = look(self.repository, view, row.leaf)
+        sidecar = standing.sidecar
+        full = sidecar.blob if sidecar and sidecar.state in (State.WITHERED, State.ARCHIVED) else None
+        if standing.state is State.ACTIVE and standing.shown:
+            full = standing.shown.hex()
+        ts = None if standing.state is State.RELEASED else times.iso(times.from_seconds(row.at, self.zone))
+        return Leaf(self.path(row.epoch, row.leaf), view.tip.hex(), full, ts, created=False)
+
+
+def _look_into_export(folder: str, paths: Iterable[TracePath]) -> Place:
+    name = f"export {folder}"
+    if not os.path.isdir(folder):
+        gone = "the folder is not there; a copy of it would still hold the text"
+        return Place(name, Reach.UNREACHED if not os.path.isdir(os.path.dirname(folder)) else Reach.NOT_PRESENT, gone)
+    held = []
+    for path in paths:
+        place = f"{folder}/{path.persona_name}/{path.epoch}"
+        candidates = (f"{place}/{path.leaf.path}", f"{place}/history/{path.leaf.path}", f"{place}/{path.leaf.sidecar}")
+        held += [file for file in candidates if os.path.exists(file)]
+    if not held:
+        return Place(name, Reach.NOT_PRESENT)
+    shown = " ".join(f"'{file}'" for file in held[:20]) + (" …" if len(held) > 20 else "")
+    return Place(name, Reach.UNREACHED, f"{len(held)} files hold it", f"rm {shown}")
+
+
+def remotes(folder: str) -> list[str]:
+    """URLs of the remotes in a repository's configuration, without what precedes an @."""
+    import pygit2
+
+    config = pygit2.Config(f"{folder}/config")
+    found = [entry.value for entry in config if entry.name.startswith("remote.") and entry.name.endswith(".url")]
+    return [url.rpartition("@")[2] if "://" in url else url for url in found]
+
+
+def _history(repository: Repository, tip: Oid, leaf: LeafName, zone: ZoneInfo) -> list[HistoryEntry]:
+    from gitmem.store.objects import history
+
+    def held(commit: Oid) -> tuple[Oid | None, Oid | None]:
+        if commit not in memo:
+            view = repository.view_at(commit)
+            memo[commit] = view.leaf(leaf), view.sidecar_id(leaf)
+        return memo[commit]
+
+    memo: dict[Oid, tuple[Oid | None, Oid | None]] = {}
+    found = []
+    for oid, commit in history([tip], repository.reader()):
+        before = [held(parent) for parent in commit.parents] or [(None, None)]
+        if all(held(oid) != other for other in before):
+            ts = times.iso(times.from_seconds(commit.committer[1], zone))
+            found.append(HistoryEntry(oid.hex(), commit.subject, commit.author[0], ts))
+    return found[::-1]
+
+
+def as_json(value: Any) -> str:
+    """JSON text with Chinese left readable."""
+    return json.dumps(value, ensure_ascii=False)

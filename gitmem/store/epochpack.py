@@ -1,0 +1,135 @@
+"""Packs that hold whole epochs, and what they say about it.
+
+Such a pack is closed: it holds everything that the tips named in its `.keep` file lead to, and
+nothing else. So its index is the list of what those epochs need, and a release in another epoch
+need not walk them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+
+from gitmem import host
+from gitmem.store import objects as git
+from gitmem.store.objects import Oid, Read
+from gitmem.store.pack import PackWriter, loose_ids, loose_path, pack_ids, pack_paths
+from gitmem.store.refs import HEADS
+from gitmem.store.repository import MAIN, Repository
+
+_MARK = b"gitmem epochs\n"
+MAX_BYTES = 16 * 1024 * 1024
+MAX_COMMITS = 2000
+
+
+def keep_note(tips: Mapping[str, Oid]) -> bytes:
+    """What the `.keep` file of a pack of these epochs says."""
+    return _MARK + b"".join(b"%s %s\n" % (name.encode(), oid.hex().encode()) for name, oid in tips.items())
+
+
+def read_keep(base: str) -> dict[str, Oid]:
+    """Epochs, and their tips, that a pack is known to hold whole; empty for any other pack."""
+    data = host.read_bytes(base + ".keep") or b""
+    if not data.startswith(_MARK):
+        return {}
+    pairs = (line.split() for line in data[len(_MARK) :].decode("ascii", "replace").splitlines())
+    return {pair[0]: bytes.fromhex(pair[1]) for pair in pairs if len(pair) == 2 and len(pair[1]) == 40}
+
+
+class Inventory:
+    """Which objects a repository's files hold, each index read once."""
+
+    def __init__(self, repository: Repository) -> None:
+        self._repository = repository
+        self.packs: dict[str, set[Oid]] = {}
+        self.keeps: dict[str, dict[str, Oid]] = {}
+        self.loose: set[Oid] = set()
+        self.refresh()
+
+    def refresh(self) -> list[str]:
+        """Look again; packs that were not there before."""
+        present = pack_paths(f"{self._repository.objects}/pack")
+        fresh = [base for base in present if base not in self.packs]
+        self.packs = {base: self.packs.get(base) or pack_ids(base) for base in present}
+        self.keeps = {base: read_keep(base) for base in present}
+        self.loose = loose_ids(self._repository.objects)
+        return fresh
+
+    def all_ids(self) -> set[Oid]:
+        """Every object in the store."""
+        return self.loose.union(*self.packs.values())
+
+    def closed(self, tips: Mapping[str, Oid], read: Read, without: Iterable[str] = ()) -> set[Oid]:
+        """Objects of all packs of whole epochs that are as their note says, or have only grown.
+
+        `tips` are the branches now; packs that hold an epoch of `without` are left out.
+        """
+        left_out = set(without)
+        found: set[Oid] = set()
+        for base, noted in self.keeps.items():
+            if noted and not left_out & noted.keys() and _still_holds(noted, tips, read):
+                found |= self.packs[base]
+        return found
+
+
+def _still_holds(noted: Mapping[str, Oid], tips: Mapping[str, Oid], read: Read) -> bool:
+    for name, oid in noted.items():
+        tip = tips.get(name)
+        if tip is None:
+            return False
+        if tip != oid and all(found != oid for found in _below(tip, read)):
+            return False
+    return True
+
+
+def _below(tip: Oid, read: Read) -> Iterator[Oid]:
+    for oid, commit in reversed(git.history([tip], read)):
+        yield oid
+        yield from commit.parents
+
+
+def write_epochs(repository: Repository, tips: Mapping[str, Oid], read: Read, *, closed: bool = True) -> str:
+    """Write one pack of everything that `tips` lead to; its path without ending."""
+    writer = PackWriter(f"{repository.objects}/pack")
+    try:
+        add_history(writer, tips.values(), read)
+    except BaseException:
+        writer.abandon()
+        raise
+    return writer.finish(keep_note(tips) if closed else None)
+
+
+def add_history(writer: PackWriter, tips: Iterable[Oid], read: Read) -> int:
+    """Add everything that `tips` lead to, trees as deltas of the one before; how many commits."""
+    commits = 0
+    last: dict[bytes, tuple[Oid, bytes]] = {}
+    for tip in tips:
+        for item in git.items([tip], read):
+            if item.kind == "blob":
+                if item.oid not in writer:
+                    writer.add("blob", read(item.oid)[1], oid=item.oid)
+                continue
+            assert item.data is not None
+            commits += item.kind == "commit"
+            base = last.get(item.path) if item.kind == "tree" else None
+            writer.add(item.kind, item.data, oid=item.oid, base=base)
+            if item.kind == "tree":
+                last[item.path] = (item.oid, item.data)
+        last.clear()
+    return commits
+
+
+def drop_loose_doubles(repository: Repository, base: str) -> None:
+    """Remove loose files of objects that a finished pack holds as well."""
+    for oid in pack_ids(base) & loose_ids(repository.objects):
+        host.remove(loose_path(repository.objects, oid))
+
+
+def unpacked_epochs(repository: Repository, inventory: Inventory, open_epoch: str | None) -> dict[str, Oid]:
+    """Closed epochs that no pack holds whole at their tip, in natural order."""
+    noted = {name: oid for keep in inventory.keeps.values() for name, oid in keep.items()}
+    tips = {name: repository.refs.read(HEADS + name) for name in repository.epochs()}
+    return {
+        name: tip
+        for name, tip in tips.items()
+        if name not in (MAIN, open_epoch) and tip is not None and noted.get(name) != tip
+    }
