@@ -1,9 +1,9 @@
 """gitmem: a git-backed content repository for the long-term memory of AI personas.
 
-    with gitmem.Home.init("memory") as home:
-        memory = home.add_persona("YM001/ZY001", timezone="Asia/Shanghai")
-        leaf = memory.write("今天下雨了。")
-        print(memory.trace(leaf.trace_path).content)
+with gitmem.Home.init("memory") as home:
+    memory = home.add_persona("YM001/ZY001", timezone="Asia/Shanghai")
+    leaf = memory.write("今天下雨了。")
+    print(memory.trace(leaf.trace_path).content)
 """
 
 from gitmem.errors import (
@@ -17,7 +17,8 @@ from gitmem.errors import (
 )
 from gitmem.home import Home, Persona
 from gitmem.leaves import Retrieval
-from gitmem.memory import Epoch, HistoryEntry, Memory, Page, TimelineEntry
+from gitmem.lists import Epoch, HistoryEntry, Page, TimelineEntry
+from gitmem.memory import Memory
 from gitmem.report import Place, Reach, Released, ReleaseReport
 from gitmem.states import State
 from gitmem.tracepath import PersonaName, TracePath

@@ -94,7 +94,9 @@ class Bulk:
         """Whether it is time to finish this batch and begin another."""
         return self.commits >= MAX_COMMITS or self._writer.size >= MAX_BYTES
 
-    def commit(self, changes: Mapping[str, bytes | None], message: str, author: Person, committer: Person) -> Oid:
+    def commit(
+        self, changes: Mapping[str, bytes | None], message: str, author: Person, committer: Person
+    ) -> Oid:
         """Add a commit that sets files (`KIND/NAME`, `meta/KIND/STEM.yaml`) or removes them."""
         for path, data in changes.items():
             folder, _, name = path.rpartition("/")
@@ -140,7 +142,9 @@ class Bulk:
                 self._repository.refs.update(HEADS + self._epoch, self._tip, self._base)
             except StaleRefError:
                 remove_pack(base)
-                raise ConflictError(f"a push to {self._epoch} was faster.", hint="Run the import again.") from None
+                raise ConflictError(
+                    f"a push to {self._epoch} was faster.", hint="Run the import again."
+                ) from None
         return self._tip
 
     def abandon(self) -> None:

@@ -170,7 +170,9 @@ class Catalog:
             stamps[repo] = dict(connection.execute("SELECT epoch, tip FROM stamp WHERE repo = ?", (repo,)))
         return stamps[repo]
 
-    def _refresh(self, connection: sqlite3.Connection, repo: str, repository: Repository, zone: tzinfo) -> None:
+    def _refresh(
+        self, connection: sqlite3.Connection, repo: str, repository: Repository, zone: tzinfo
+    ) -> None:
         stamps = self._stamps(connection, repo)
         heads = repository.refs.heads()
         heads.pop(MAIN, None)
@@ -194,8 +196,14 @@ class Catalog:
         stamps.clear()
         stamps.update(heads)
 
-    def advance(  # noqa: PLR0913
-        self, repo: str, repository: Repository, zone: tzinfo, epoch: str, base: Oid | None, leaves: Iterable[LeafName]
+    def advance(
+        self,
+        repo: str,
+        repository: Repository,
+        zone: tzinfo,
+        epoch: str,
+        base: Oid | None,
+        leaves: Iterable[LeafName],
     ) -> None:
         """Note what an own commit on top of `base` did to `leaves`, without comparing trees."""
 
@@ -210,7 +218,7 @@ class Catalog:
 
         self._run(work)
 
-    def _put(  # noqa: PLR0913
+    def _put(
         self,
         connection: sqlite3.Connection,
         repo: str,
@@ -227,7 +235,9 @@ class Catalog:
                 gone.append((repo, epoch, leaf.kind, leaf.name))
             else:
                 rows.append((repo, epoch, leaf.kind, leaf.name, *row))
-        connection.executemany("DELETE FROM leaf WHERE repo = ? AND epoch = ? AND kind = ? AND name = ?", gone)
+        connection.executemany(
+            "DELETE FROM leaf WHERE repo = ? AND epoch = ? AND kind = ? AND name = ?", gone
+        )
         connection.executemany("INSERT OR REPLACE INTO leaf VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", rows)
         connection.execute("INSERT OR REPLACE INTO stamp VALUES (?, ?, ?)", (repo, epoch, view.tip))
 
@@ -250,12 +260,16 @@ class Catalog:
 
     def turn(self, repo: str, turn_id: str, role: str | None) -> Row | None:
         """The leaf of that turn and role, tombstones included."""
-        rows = self._select("repo = ? AND turn_id = ? AND role IS ? ORDER BY at, seq LIMIT 1", repo, turn_id, role)
+        rows = self._select(
+            "repo = ? AND turn_id = ? AND role IS ? ORDER BY at, seq LIMIT 1", repo, turn_id, role
+        )
         return rows[0] if rows else None
 
     def same_second(self, repo: str, second: str) -> list[Row]:
         """Raw leaves of any epoch whose names begin with that second."""
-        return self._select("repo = ? AND kind = 'raw' AND name >= ? AND name < ?", repo, second, second + "~")
+        return self._select(
+            "repo = ? AND kind = 'raw' AND name >= ? AND name < ?", repo, second, second + "~"
+        )
 
     def released(self, repo: str, leaf: LeafName) -> Row | None:
         """A tombstone of that name, in whatever epoch."""
@@ -266,13 +280,18 @@ class Catalog:
 
     def count(self, repo: str) -> dict[str, dict[str, int]]:
         """Living leaves per epoch and kind."""
-        query = "SELECT epoch, kind, COUNT(*) FROM leaf WHERE repo = ? AND state != 'released' GROUP BY epoch, kind"
+        query = """SELECT epoch, kind, COUNT(*) FROM leaf
+            WHERE repo = ? AND state != 'released' GROUP BY epoch, kind"""
         found: dict[str, dict[str, int]] = {}
-        for epoch, kind, number in self._run(lambda connection: connection.execute(query, (repo,)).fetchall()):
+        for epoch, kind, number in self._run(
+            lambda connection: connection.execute(query, (repo,)).fetchall()
+        ):
             found.setdefault(epoch, {})[kind] = number
         return found
 
-    def timeline(self, repo: str, since: int | None, until: int | None, before: str | None, limit: int) -> list[Row]:
+    def timeline(
+        self, repo: str, since: int | None, until: int | None, before: str | None, limit: int
+    ) -> list[Row]:
         """Living leaves, newest first: `since` ≤ time < `until`, after the row of cursor `before`."""
         where = ["repo = ?", "state != 'released'"]
         values: list[Any] = [repo]
@@ -297,7 +316,9 @@ def _changed(repository: Repository, view: View, old_tip: Oid | None) -> set[Lea
         old = repository.view_at(old_tip)
         changed: set[LeafName] = set()
         for kind in KINDS:
-            changed |= {LeafName(kind, name) for name, _ in old.names(kind).items() ^ view.names(kind).items()}
+            changed |= {
+                LeafName(kind, name) for name, _ in old.names(kind).items() ^ view.names(kind).items()
+            }
             changed |= {leaf for leaf, _ in old.sidecar_ids(kind).items() ^ view.sidecar_ids(kind).items()}
     except CorruptError:
         return None
@@ -310,9 +331,8 @@ def _all_leaves(repository: Repository, view: View) -> set[LeafName]:
         found |= {LeafName(kind, name) for name in view.names(kind)}
         found |= view.sidecar_ids(kind).keys()
     for path in repository.removals_of(view.tip):
-        kind, _, name = path.partition("/")
-        if kind in KINDS:
-            found.add(LeafName(check_kind(kind), name))
+        folder, _, name = path.partition("/")
+        found.add(LeafName(check_kind(folder), name))
     return found
 
 
@@ -333,4 +353,10 @@ def _describe(repository: Repository, view: View, leaf: LeafName, zone: tzinfo) 
     at = times.seconds_of(stamp, zone) if stamp else None
     if at is None:
         at = times.seconds(times.from_name(leaf.name[:15], zone)) if leaf.kind == "raw" else 0
-    return (at, seq, standing.state.value, sidecar.turn_id if sidecar else None, sidecar.role if sidecar else None)
+    return (
+        at,
+        seq,
+        standing.state.value,
+        sidecar.turn_id if sidecar else None,
+        sidecar.role if sidecar else None,
+    )

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 
-from gitmem import host, sidecar as sidecars, times
+from gitmem import host, times
+from gitmem import sidecar as sidecars
 from gitmem.errors import CorruptError, GitmemError
 from gitmem.export import wiki_folder
 from gitmem.home import Home
@@ -16,7 +17,8 @@ from gitmem.leaves import look
 from gitmem.maintain import sweep
 from gitmem.memory import Memory
 from gitmem.states import State
-from gitmem.store import erase, objects as git, pack, verify
+from gitmem.store import erase, pack, verify
+from gitmem.store import objects as git
 from gitmem.store.objects import Oid
 from gitmem.store.purge import Rewrite, find_victims
 from gitmem.store.quiet import quiet
@@ -25,6 +27,7 @@ from gitmem.tracepath import KINDS, LeafName
 
 _SCRATCH = "gitmem-doctor"
 _OLD = timedelta(days=1).total_seconds()
+_LONG = timedelta(minutes=1).total_seconds()
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +65,7 @@ def check_home(home: Home, *, fix: bool = False) -> list[Finding]:
 def check_memory(memory: Memory, *, fix: bool = False) -> list[Finding]:
     """Check one persona's repository, its sidecars and tombstones, and its wiki."""
     repository = memory.repository
-    found = [*_leavings(repository, fix=fix)]
+    found = [*_leavings(repository, fix=fix), *_locks(repository)]
     try:
         found += _connectivity(repository)
         if not any(finding.check == "git" for finding in found):
@@ -87,30 +90,37 @@ def _connectivity(repository: Repository) -> Iterator[Finding]:
 
 
 def _leavings(repository: Repository, *, fix: bool) -> Iterator[Finding]:
-    """What killed processes left: journals, noted strays, unfinished files, locks."""
+    """What killed processes left: journals, noted strays, unfinished files."""
     folder = repository.folder
-    pending = erase.pending(repository)
-    strays = bool(repository.stray_ids())
+    found = [
+        ("journal", folder, f"the purge of {epoch} has not ended") for epoch in erase.pending(repository)
+    ]
+    if repository.stray_ids():
+        found.append(("strays", folder, "objects of writes that did not come about"))
     temporary = [*pack.temporary_files(f"{repository.objects}/pack"), *_unfinished(repository)]
-    fixed = False
-    if fix and (pending or strays or temporary):
-        with repository.locked(), quiet(folder, 5) as running:
-            if not running:
-                sweep(repository)
-                for path in temporary:
-                    host.remove(path)
-                fixed = not erase.pending(repository)
-    for epoch in pending:
-        what = f"the purge of {epoch} has not ended"
-        yield Finding("journal", folder, what, True, fixed, "gitmem doctor --fix, when no git gc is running")
-    if strays:
-        yield Finding("strays", folder, "objects of writes that did not come about", True, fixed, "gitmem doctor --fix")
-    for path in temporary:
-        yield Finding("temporary", path, "an unfinished file", True, fixed, "gitmem doctor --fix")
-    for path in [*repository.refs.stale_locks(), f"{folder}/packed-refs.lock"]:
-        if os.path.exists(path) and _age(path) > 60:
+    found += [("temporary", path, "an unfinished file") for path in temporary]
+    fixed = bool(found) and fix and _clear(repository, temporary)
+    for check, where, what in found:
+        yield Finding(check, where, what, True, fixed, "gitmem doctor --fix, when no git gc is running")
+
+
+def _clear(repository: Repository, temporary: list[str]) -> bool:
+    """Put right what a kill left; whether that was possible now."""
+    with repository.locked(), quiet(repository.folder, 5) as running:
+        if running:
+            return False
+        sweep(repository)
+        for path in temporary:
+            host.remove(path)
+        return not erase.pending(repository)
+
+
+def _locks(repository: Repository) -> Iterator[Finding]:
+    """Locks and push data that somebody else seems to have left; never removed by gitmem."""
+    for path in [*repository.refs.stale_locks(), f"{repository.folder}/packed-refs.lock"]:
+        if (seconds := _age(path)) > _LONG:
             remedy = "If no git command is running on the repository, remove that file."
-            yield Finding("lock", path, f"a lock of {int(_age(path))} seconds", remedy=remedy)
+            yield Finding("lock", path, f"a lock of {int(seconds)} seconds", remedy=remedy)
     for name in host.list_folder(repository.objects):
         path = f"{repository.objects}/{name}"
         if name.startswith(("tmp_objdir", "incoming")) and _age(path) > _OLD:
@@ -118,8 +128,8 @@ def _leavings(repository: Repository, *, fix: bool) -> Iterator[Finding]:
 
 
 def _unfinished(repository: Repository) -> list[str]:
-    return [f"{repository.objects}/{n}" for n in host.list_folder(repository.objects) if n.startswith("tmp_obj")
-            and os.path.isfile(f"{repository.objects}/{n}")]  # fmt: skip
+    paths = [f"{repository.objects}/{name}" for name in host.list_folder(repository.objects)]
+    return [path for path in paths if os.path.basename(path).startswith("tmp_obj") and os.path.isfile(path)]
 
 
 def _age(path: str) -> float:
@@ -131,26 +141,31 @@ def _age(path: str) -> float:
 
 def _sidecars(memory: Memory) -> Iterator[Finding]:
     """Each sidecar parses, and says what the branch and the history bear out."""
-    repository = memory.repository
-    for epoch in repository.epochs():
-        view = repository.view(epoch)
+    for epoch in memory.repository.epochs():
+        view = memory.repository.view(epoch)
         assert view is not None
         needed: dict[Oid, list[str]] = {}
-        for kind in KINDS:
-            for leaf in view.sidecar_ids(kind):
-                where = memory.path(epoch, leaf)
-                try:
-                    what = _sidecar_fault(repository, view, leaf, needed, where)
-                except CorruptError as fault:
-                    what = fault.message
-                if what:
-                    yield Finding("sidecar", where, what, remedy="Correct the sidecar with git, or release the leaf.")
-        if needed:
-            held = git.reachable([view.tip], repository.reader())
-            for oid in needed.keys() - held:
-                for where in needed[oid]:
-                    remedy = "Restore it from a clone or a backup; gitmem never makes text up."
-                    yield Finding("sidecar", where, f"its full text {oid.hex()} is not in the history", remedy=remedy)
+        for leaf in (leaf for kind in KINDS for leaf in view.sidecar_ids(kind)):
+            path = memory.path(epoch, leaf)
+            try:
+                what = _sidecar_fault(memory.repository, view, leaf, needed, path)
+            except CorruptError as fault:
+                what = fault.message
+            if what:
+                yield Finding(
+                    "sidecar", path, what, remedy="Correct the sidecar with git, or release the leaf."
+                )
+        yield from _missing_texts(memory.repository, view, needed)
+
+
+def _missing_texts(repository: Repository, view: View, needed: dict[Oid, list[str]]) -> Iterator[Finding]:
+    """Full texts that sidecars name and the epoch's history does not hold."""
+    if not needed:
+        return
+    remedy = "Restore it from a clone or a backup; gitmem never makes text up."
+    for oid in needed.keys() - git.reachable([view.tip], repository.reader()):
+        for path in needed[oid]:
+            yield Finding("sidecar", path, f"its full text {oid.hex()} is not in the history", remedy=remedy)
 
 
 def _sidecar_fault(
@@ -164,10 +179,16 @@ def _sidecar_fault(
             return "it was released, and its text is in the branch"
         oid = view.sidecar_id(leaf)
         assert oid is not None
-        return None if sidecars.is_tombstone(repository.blob(oid)) else "its tombstone is not of canonical form"
+        return (
+            None if sidecars.is_tombstone(repository.blob(oid)) else "its tombstone is not of canonical form"
+        )
     if sidecar.state is State.ARCHIVED and shown is not None:
         return "it is archived, and its text is in the branch"
-    if sidecar.state is not State.ARCHIVED and shown is None and look(repository, view, leaf).removed_by is None:
+    if (
+        sidecar.state is not State.ARCHIVED
+        and shown is None
+        and look(repository, view, leaf).removed_by is None
+    ):
         return "it speaks of a leaf that is not there"
     if sidecar.state in (State.ARCHIVED, State.WITHERED):
         if sidecar.full_text is None:
@@ -189,7 +210,9 @@ def _tombstones(repository: Repository, *, fix: bool) -> Iterator[Finding]:
         fixed = False
         if fix:
             with repository.locked():
-                fixed = all(p.reach.value != "could not reach" for p in erase.purge_epoch(repository, epoch).places)
+                fixed = all(
+                    p.reach.value != "could not reach" for p in erase.purge_epoch(repository, epoch).places
+                )
         what = f"released text is still in the history of {epoch}"
         yield Finding("tombstone", repository.folder, what, True, fixed, "gitmem doctor --fix")
 
@@ -212,7 +235,9 @@ def prove_loop(home: Home) -> list[tuple[str, bool]]:
         steps.append(("remember", memory.remember(leaf.trace_path, restore=True).content == secret))
         report = memory.release(leaf.trace_path)
         gone = not verify.remaining(f"{folder}/objects", [blob])
-        steps.append(("release", report.complete and gone and memory.trace(leaf.trace_path).status == "released"))
+        steps.append(
+            ("release", report.complete and gone and memory.trace(leaf.trace_path).status == "released")
+        )
     finally:
         home.drop(name)
     return steps

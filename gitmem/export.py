@@ -10,7 +10,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from gitmem import host, layout, manifest as manifests, sidecar as sidecars, times
+from gitmem import host, layout, times
+from gitmem import manifest as manifests
+from gitmem import sidecar as sidecars
 from gitmem.errors import ConflictError, UnavailableError
 from gitmem.home import Home
 from gitmem.leaves import Standing, archived_at, archived_blob, look, ratio, said_at

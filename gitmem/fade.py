@@ -76,7 +76,10 @@ def _ranked(units: list[str]) -> list[int]:
     """Indexes of units, the most central first: those whose character pairs recur elsewhere."""
     pairs = [{unit[i : i + 2] for i in range(len(unit) - 1)} for unit in units]
     spread = Counter(pair for each in pairs for pair in each)
-    scores = [sum(spread[p] - 1 for p in each) / (len(each) or 1) + bool(u.strip()) for each, u in zip(pairs, units, strict=True)]
+    scores = [
+        sum(spread[p] - 1 for p in each) / (len(each) or 1) + bool(u.strip())
+        for each, u in zip(pairs, units, strict=True)
+    ]
     return sorted(range(len(units)), key=lambda i: (-scores[i], i))
 
 

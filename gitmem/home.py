@@ -1,10 +1,10 @@
 """A home: a folder of persona repositories, opened once.
 
-    HOME/settings.yaml       settings
-    HOME/index.db            derived: the catalog
-    HOME/state.db            local: places exported to
-    HOME/ym001/zy001.git     the memory of YM001/ZY001
-    HOME/ym001/zy001.wiki.git  its human pages
+HOME/settings.yaml       settings
+HOME/index.db            derived: the catalog
+HOME/state.db            local: places exported to
+HOME/ym001/zy001.git     the memory of YM001/ZY001
+HOME/ym001/zy001.wiki.git  its human pages
 """
 
 from __future__ import annotations
@@ -14,10 +14,13 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from gitmem import host, manifest as manifests, settings as settings_module
+from gitmem import host
+from gitmem import manifest as manifests
+from gitmem import settings as settings_module
 from gitmem.catalog import Catalog
 from gitmem.errors import ConflictError, NotFoundError, UnavailableError, UsageError
-from gitmem.local import FILE_NAME as STATE_FILE, LocalState
+from gitmem.local import FILE_NAME as STATE_FILE
+from gitmem.local import LocalState
 from gitmem.manifest import Manifest, alias_key, check_human
 from gitmem.memory import Clock, Memory
 from gitmem.settings import Settings
@@ -85,7 +88,9 @@ class Home:
         self.path = Path(path).absolute()
         data = host.read_bytes(str(self.path / settings_module.FILE_NAME))
         if data is None:
-            raise UnavailableError(f"there is no gitmem home at {self.path}.", hint=f"Run gitmem init {self.path}.")
+            raise UnavailableError(
+                f"there is no gitmem home at {self.path}.", hint=f"Run gitmem init {self.path}."
+            )
         self.settings = settings_module.parse(data, str(self.path / settings_module.FILE_NAME))
         self._clock = clock or host.system_clock
         self._catalog = Catalog(str(self.path / CATALOG_FILE))
@@ -112,7 +117,9 @@ class Home:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, fault: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, fault: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self.close()
 
     def close(self) -> None:
@@ -176,7 +183,9 @@ class Home:
     def _check_free(self, manifest: Manifest) -> None:
         taken = {alias_key(alias): other for other in self.personas() for alias in (*other.aliases, other)}
         if manifest.name.key in {other.lower() for other in self.personas()}:
-            raise ConflictError(f"{manifest.name} exists already.", hint="Choose another name, or use it as it is.")
+            raise ConflictError(
+                f"{manifest.name} exists already.", hint="Choose another name, or use it as it is."
+            )
         if (self.path / f"{manifest.name.key}.git").exists():
             message = f"{self.path / manifest.name.key}.git exists and holds no gitmem persona."
             raise ConflictError(message, hint="Move it away, or choose another name.")
@@ -215,13 +224,17 @@ class Home:
             memory = self._open(PersonaName.parse(name_or_alias).key)
             if memory is not None:
                 return memory
-            raise NotFoundError(f"there is no persona {name_or_alias}.", hint="gitmem persona list shows those here.")
+            raise NotFoundError(
+                f"there is no persona {name_or_alias}.", hint="gitmem persona list shows those here."
+            )
         wanted = alias_key(name_or_alias)
         for persona in self.personas():
             if any(alias_key(alias) == wanted for alias in persona.aliases):
                 return self.persona(persona)
         shown = name_or_alias[:80]
-        raise NotFoundError(f"there is no persona with the alias {shown!r}.", hint="gitmem persona list shows those here.")
+        raise NotFoundError(
+            f"there is no persona with the alias {shown!r}.", hint="gitmem persona list shows those here."
+        )
 
     def memory_of(self, path: TracePath) -> Memory:
         """The memory that a trace path belongs to."""

@@ -250,7 +250,9 @@ def git(repository: str, *arguments: str, data: bytes = b"") -> bytes:
     try:
         done = subprocess.run(command, input=data, capture_output=True, env=git_environment(), check=False)
     except FileNotFoundError:
-        raise UnavailableError("git is not installed, or not on PATH.", hint="Install git 2.31 or newer.") from None
+        raise UnavailableError(
+            "git is not installed, or not on PATH.", hint="Install git 2.31 or newer."
+        ) from None
     if done.returncode:
         said = " ".join(done.stderr.decode("utf-8", "replace").split())[:400]
         raise CorruptError(f"git {arguments[0]} failed in {repository}: {said}", hint="Run gitmem doctor.")

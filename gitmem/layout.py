@@ -17,7 +17,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from gitmem import host, manifest as manifests, records, sidecar as sidecars
+from gitmem import host, records
+from gitmem import manifest as manifests
+from gitmem import sidecar as sidecars
 from gitmem.errors import CorruptError, UnavailableError, UsageError
 from gitmem.manifest import Manifest
 from gitmem.sidecar import Sidecar
@@ -90,7 +92,9 @@ def _read_persona(place: Path, max_bytes: int) -> StoredPersona:
     pages: dict[str, bytes] = {}
     for entry in sorted(host.list_folder(str(place)), key=natural_order):
         if entry == PAGES:
-            pages = {path.relative_to(place / PAGES).as_posix(): _file(path) for path in _files(place / PAGES)}
+            pages = {
+                path.relative_to(place / PAGES).as_posix(): _file(path) for path in _files(place / PAGES)
+            }
         elif not entry.startswith(".") and (place / entry).is_dir():
             epochs[check_epoch(entry)] = _read_epoch(place / entry, max_bytes)
     return StoredPersona(manifest, epochs, pages)

@@ -11,7 +11,8 @@ from dataclasses import dataclass, replace
 from datetime import tzinfo
 from typing import Any, Literal, NamedTuple
 
-from gitmem import fade, records, sidecar as sidecars, times
+from gitmem import fade, records, times
+from gitmem import sidecar as sidecars
 from gitmem.errors import ConflictError, CorruptError, NotFoundError, RefusedError, UsageError
 from gitmem.sidecar import Sidecar
 from gitmem.states import State, check_move
@@ -89,7 +90,9 @@ def archived_blob(repository: Repository, leaf: LeafName, standing: Standing) ->
                 return oid
     full = standing.sidecar.full_text if standing.sidecar else None
     if full is None:
-        raise CorruptError(f"the sidecar of {leaf.path} does not say where its text is.", hint="Run gitmem doctor.")
+        raise CorruptError(
+            f"the sidecar of {leaf.path} does not say where its text is.", hint="Run gitmem doctor."
+        )
     return bytes.fromhex(full)
 
 
@@ -154,7 +157,9 @@ def _living(repository: Repository, path: TracePath, standing: Standing, zone: t
     elif standing.shown is not None:
         data = repository.blob(standing.shown)
     else:
-        raise CorruptError(f"{path} is {standing.state}, and its text is not in the branch.", hint="Run gitmem doctor.")
+        raise CorruptError(
+            f"{path} is {standing.state}, and its text is not in the branch.", hint="Run gitmem doctor."
+        )
     return Retrieval(
         True,
         decode(data, path),
@@ -243,7 +248,9 @@ class Draft:
         if standing.state is State.RELEASED:
             raise RefusedError(f"{leaf.path} was released; nothing brings a released leaf back.")
         if standing.state is not None:
-            raise ConflictError(f"{leaf.path} exists already.", hint="Leave the name to gitmem, or choose another.")
+            raise ConflictError(
+                f"{leaf.path} exists already.", hint="Leave the name to gitmem, or choose another."
+            )
         self._added.add(leaf)
         oid = self._set(verb, leaf, data, sidecar)
         assert oid is not None
@@ -255,7 +262,7 @@ class Draft:
         assert standing.state is not None
         check_move(leaf.path, standing.state, State.ARCHIVED)
         if leaf in self._added:
-            message = f"{leaf.path} is written in this very transaction; it must be committed before it is archived."
+            message = f"{leaf.path} is new in this transaction; it must be committed before it is archived."
             raise RefusedError(message, hint="Archive it in a later transaction.")
         data = self._shown(leaf, standing)
         old = standing.sidecar or Sidecar()
@@ -285,13 +292,17 @@ class Draft:
         standing = self.existing(leaf)
         assert standing.state is not None
         if leaf.kind != "raw":
-            raise RefusedError(f"{leaf.path} is a record; only raw text withers.", hint="Archive or release it.")
+            raise RefusedError(
+                f"{leaf.path} is a record; only raw text withers.", hint="Archive or release it."
+            )
         old = standing.sidecar or Sidecar()
         again = forget and standing.state is State.WITHERED and not old.forgotten
         if not again:
             check_move(leaf.path, standing.state, State.WITHERED)
         if leaf in self._added:
-            message = f"{leaf.path} is written in this very transaction; it must be committed before it withers."
+            message = (
+                f"{leaf.path} is written in this very transaction; it must be committed before it withers."
+            )
             raise RefusedError(message, hint="Wither it in a later transaction.")
         data = self._shown(leaf, standing)
         text = decode(data, leaf.path)
@@ -356,7 +367,7 @@ class Draft:
             return
         check_move(leaf.path, standing.state, State.RELEASED)
         if leaf in self._added:
-            raise RefusedError(f"{leaf.path} is written in this very transaction; it cannot be released in it.")
+            raise RefusedError(f"{leaf.path} is new in this transaction; it cannot be released in it.")
         self.changes[leaf.path] = None
         self.changes[leaf.sidecar] = sidecars.tombstone(standing.sidecar or Sidecar(), self._now)
         self._standings[leaf] = Standing(State.RELEASED)

@@ -28,7 +28,9 @@ class LocalState:
                 connection.execute(_SCHEMA)
                 yield connection
         except sqlite3.Error as fault:
-            raise UnavailableError(f"{self._path} cannot be used: {fault}.", hint="Restore it from a backup.") from None
+            raise UnavailableError(
+                f"{self._path} cannot be used: {fault}.", hint="Restore it from a backup."
+            ) from None
 
     def add_export(self, repo: str, folder: str, at: str) -> None:
         """Note that a persona was exported to a folder."""

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 
 from gitmem import host
 from gitmem.memory import Memory
-from gitmem.store import epochpack, objects as git, pack
+from gitmem.store import epochpack, pack
+from gitmem.store import objects as git
 from gitmem.store.epochpack import Inventory
 from gitmem.store.objects import Oid
 from gitmem.store.quiet import quiet

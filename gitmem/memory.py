@@ -5,119 +5,41 @@ This is the object every front works with. One persona's memory never reads or n
 
 from __future__ import annotations
 
-import json
-import os
 import secrets
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
-from datetime import date, datetime
-from typing import Any, Generic, TypeVar
+from dataclasses import replace
+from datetime import datetime
+from typing import Any, TypeVar
 from zoneinfo import ZoneInfo
 
-from gitmem import leaves, manifest as manifests, records, times
+from gitmem import checks, leaves, times
+from gitmem import manifest as manifests
 from gitmem.catalog import Catalog, Row
+from gitmem.checks import check_keep
 from gitmem.errors import ConflictError, NotFoundError, RefusedError, UsageError
 from gitmem.leaves import MODES, Mode, Retrieval, archived_blob, look
+from gitmem.lists import Epoch, HistoryEntry, Page, TimelineEntry, leaf_history, timeline_entry
 from gitmem.local import LocalState
 from gitmem.manifest import Manifest
-from gitmem.report import Place, Reach, Released, ReleaseReport
+from gitmem.places import other_places
+from gitmem.report import Place, Released, ReleaseReport
 from gitmem.settings import Settings
 from gitmem.states import State, check_move
 from gitmem.store import erase
 from gitmem.store.objects import Oid, Person
 from gitmem.store.repository import MAIN, Repository, retry_stale
 from gitmem.tracepath import (
-    Kind,
     LeafName,
-    PersonaName,
     TracePath,
     check_epoch,
     natural_order,
     parse_hnl,
 )
-from gitmem.transaction import USER, Leaf, Transaction, Turn, When, check_keep
+from gitmem.transaction import USER, Leaf, Transaction, Turn, When
 
 T = TypeVar("T")
 Clock = Callable[[], datetime]
 FIRST_EPOCH = "D1"
-_ORIGINS = (".git", "config")
-
-
-@dataclass(frozen=True, slots=True)
-class Page(Generic[T]):
-    """A part of a list, and where the next part begins."""
-
-    entries: list[T]
-    next: str | None
-    """Give it as `before` to get the next page; None at the end."""
-
-
-class Epoch(str):
-    """An epoch's name, with what is known about it."""
-
-    __slots__ = ("commit", "current", "records", "texts")
-    commit: str
-    """Tip of its branch."""
-    current: bool
-    """Whether new leaves go to it by default."""
-    texts: int
-    """Living raw leaves."""
-    records: int
-    """Living records."""
-
-    @property
-    def name(self) -> str:
-        return str(self)
-
-    def as_dict(self) -> dict[str, Any]:
-        return {
-            "epoch": str(self),
-            "current": self.current,
-            "texts": self.texts,
-            "records": self.records,
-            "commit": self.commit,
-        }
-
-
-@dataclass(frozen=True, slots=True)
-class TimelineEntry:
-    """A leaf in a list by time; its text is read with `trace`."""
-
-    trace_path: TracePath
-    status: str
-    ts: str | None
-    kind: Kind
-    role: str | None = None
-    turn_id: str | None = None
-    tags: tuple[str, ...] = ()
-    summary: str | None = None
-    human_visible: bool | None = None
-    """For records: whether humans may see it."""
-
-    def as_dict(self) -> dict[str, Any]:
-        out: dict[str, Any] = {"trace_path": self.trace_path, "status": self.status, "ts": self.ts, "kind": self.kind}
-        more = {
-            "role": self.role,
-            "turn_id": self.turn_id,
-            "tags": list(self.tags),
-            "summary": self.summary,
-            "human_visible": self.human_visible,
-        }
-        return out | {key: value for key, value in more.items() if value not in (None, [])}
-
-
-@dataclass(frozen=True, slots=True)
-class HistoryEntry:
-    """A commit that touched a leaf."""
-
-    commit: str
-    subject: str
-    author: str
-    ts: str
-    """When it was committed, ISO 8601 in the persona's zone."""
-
-    def as_dict(self) -> dict[str, str]:
-        return {"commit": self.commit, "subject": self.subject, "author": self.author, "ts": self.ts}
 
 
 class Memory:
@@ -197,7 +119,9 @@ class Memory:
                 return reading
             if reading.persona_name.key == self.key:
                 return self.path(reading.epoch, reading.leaf)
-        message = f"{readings[0]} is not a path of {self.name}; a memory reads and changes its own leaves only."
+        message = (
+            f"{readings[0]} is not a path of {self.name}; a memory reads and changes its own leaves only."
+        )
         raise RefusedError(message)
 
     def path(self, epoch: str, leaf: LeafName) -> TracePath:
@@ -349,38 +273,8 @@ class Memory:
         )
 
     def check_text(self, text: str | bytes) -> bytes:
-        """The bytes of a text that may be a leaf.
-
-        Raises:
-            UsageError: empty, not UTF-8, holding NUL, or over the limit.
-        """
-        try:
-            data = text.encode("utf-8") if isinstance(text, str) else bytes(text)
-            data.decode("utf-8")
-        except (UnicodeError, TypeError) as fault:
-            raise UsageError(f"the text is not valid UTF-8: {fault}.") from None
-        if not data:
-            raise UsageError("the text is empty; there is nothing to remember.")
-        if b"\0" in data:
-            raise UsageError(f"the text holds a NUL character at byte {data.index(0)}; a leaf is plain text.")
-        return self.check_size(data)
-
-    def check_size(self, data: bytes) -> bytes:
-        """Return the bytes if they are within the limit of the settings."""
-        limit = self._settings.max_leaf_bytes
-        if len(data) > limit:
-            message = f"the text is {len(data)} bytes long; the limit is {limit} (max_leaf_bytes in settings.yaml)."
-            raise UsageError(message)
-        return data
-
-    def check_summary(self, summary: str | None) -> str | None:
-        """Return the summary if it is text a sidecar can hold."""
-        if summary is None:
-            return None
-        self.check_text(summary)
-        if len(summary) > 2000:
-            raise UsageError(f"the summary is {len(summary)} characters long; the limit is 2000.")
-        return summary
+        """The bytes of a text that may be a leaf; see `checks.check_text`."""
+        return checks.check_text(text, self._settings.max_leaf_bytes)
 
     def new_record_id(self) -> str:
         """A record id that nobody has."""
@@ -432,7 +326,7 @@ class Memory:
         view = self.repository.view(target.epoch)
         if view is None:
             return []
-        return _history(self.repository, view.tip, target.leaf, self.zone)
+        return leaf_history(self.repository, view.tip, target.leaf, self.zone)
 
     def timeline(
         self,
@@ -456,31 +350,8 @@ class Memory:
         end = None if until is None else times.seconds(times.parse_until(until, zone, "until"))
         self.refresh()
         rows = self.catalog.timeline(self.key, start, end, before, limit + 1)
-        entries = [self._entry(row) for row in rows[:limit]]
+        entries = [timeline_entry(self.repository, self.name, row, zone) for row in rows[:limit]]
         return Page(entries, rows[limit - 1].cursor if len(rows) > limit else None)
-
-    def _entry(self, row: Row) -> TimelineEntry:
-        view = self.repository.view(row.epoch)
-        standing = look(self.repository, view, row.leaf) if view else None
-        sidecar = standing.sidecar if standing else None
-        visible = sidecar.human_visible if sidecar else None
-        tags = sidecar.tags if sidecar else ()
-        if row.leaf.kind == "hldp" and standing and standing.state is not State.RELEASED:
-            oid = standing.shown or archived_blob(self.repository, row.leaf, standing)
-            record = records.parse(self.repository.blob(oid), row.leaf.path)
-            visible = record.human_visible if visible is None else visible
-            tags = tags or record.tags
-        return TimelineEntry(
-            self.path(row.epoch, row.leaf),
-            (standing.state if standing and standing.state else row.state).status,
-            (sidecar.ts if sidecar else None) or times.iso(times.from_seconds(row.at, self.zone)),
-            row.leaf.kind,
-            role=sidecar.role if sidecar else None,
-            turn_id=sidecar.turn_id if sidecar else None,
-            tags=tags,
-            summary=sidecar.summary if sidecar else None,
-            human_visible=visible,
-        )
 
     # -- states ------------------------------------------------------------------------------
 
@@ -597,12 +468,14 @@ class Memory:
                 self._each(epoch, mine, Transaction.release)
             outcomes = self._purge(groups)
         results = tuple(
-            Released(path, State.RELEASED.status, self._tip(epoch)) for epoch, mine in groups.items() for path in mine
+            Released(path, State.RELEASED.status, self._tip(epoch))
+            for epoch, mine in groups.items()
+            for path in mine
         )
         places = [place for outcome in outcomes for place in outcome.places]
         return ReleaseReport(
             results,
-            tuple([*places, *self._other_places(groups)]),
+            (*places, *self._other_places(groups)),
             objects=sum(outcome.deleted for outcome in outcomes),
             notes=tuple(note for outcome in outcomes for note in outcome.notes),
         )
@@ -617,7 +490,9 @@ class Memory:
         return outcomes
 
     def _preview(self, groups: dict[str, list[TracePath]]) -> ReleaseReport:
-        count = sum(erase.preview(self.repository, epoch, [p.leaf for p in mine]) for epoch, mine in groups.items())
+        count = sum(
+            erase.preview(self.repository, epoch, [p.leaf for p in mine]) for epoch, mine in groups.items()
+        )
         results = []
         for path in (path for mine in groups.values() for path in mine):
             answer = self.trace(path)
@@ -625,15 +500,9 @@ class Memory:
         return ReleaseReport(tuple(results), tuple(self._other_places(groups)), dry_run=True, objects=count)
 
     def _other_places(self, groups: dict[str, list[TracePath]]) -> list[Place]:
-        """Places outside the repository: derived state, exports, remotes."""
-        found = [Place("catalog (index.db)", Reach.NOT_PRESENT, "it holds names and times, no text")]
+        """Places outside the repository."""
         paths = [path for mine in groups.values() for path in mine]
-        for folder in self._local.exports(self.key):
-            found.append(_look_into_export(folder, paths))
-        for url in remotes(self.repository.folder):
-            command = f"git push {url} (then have its administrator purge; see docs)"
-            found.append(Place(f"remote {url}", Reach.UNREACHED, "gitmem does not know what it holds", command))
-        return found
+        return other_places(self.repository, self._local.exports(self.key), paths)
 
     # -- what transactions ask ---------------------------------------------------------------
 
@@ -669,52 +538,3 @@ class Memory:
             full = standing.shown.hex()
         ts = None if standing.state is State.RELEASED else times.iso(times.from_seconds(row.at, self.zone))
         return Leaf(self.path(row.epoch, row.leaf), view.tip.hex(), full, ts, created=False)
-
-
-def _look_into_export(folder: str, paths: Iterable[TracePath]) -> Place:
-    name = f"export {folder}"
-    if not os.path.isdir(folder):
-        gone = "the folder is not there; a copy of it would still hold the text"
-        return Place(name, Reach.UNREACHED if not os.path.isdir(os.path.dirname(folder)) else Reach.NOT_PRESENT, gone)
-    held = []
-    for path in paths:
-        place = f"{folder}/{path.persona_name}/{path.epoch}"
-        candidates = (f"{place}/{path.leaf.path}", f"{place}/history/{path.leaf.path}", f"{place}/{path.leaf.sidecar}")
-        held += [file for file in candidates if os.path.exists(file)]
-    if not held:
-        return Place(name, Reach.NOT_PRESENT)
-    shown = " ".join(f"'{file}'" for file in held[:20]) + (" …" if len(held) > 20 else "")
-    return Place(name, Reach.UNREACHED, f"{len(held)} files hold it", f"rm {shown}")
-
-
-def remotes(folder: str) -> list[str]:
-    """URLs of the remotes in a repository's configuration, without what precedes an @."""
-    import pygit2
-
-    config = pygit2.Config(f"{folder}/config")
-    found = [entry.value for entry in config if entry.name.startswith("remote.") and entry.name.endswith(".url")]
-    return [url.rpartition("@")[2] if "://" in url else url for url in found]
-
-
-def _history(repository: Repository, tip: Oid, leaf: LeafName, zone: ZoneInfo) -> list[HistoryEntry]:
-    from gitmem.store.objects import history
-
-    def held(commit: Oid) -> tuple[Oid | None, Oid | None]:
-        if commit not in memo:
-            view = repository.view_at(commit)
-            memo[commit] = view.leaf(leaf), view.sidecar_id(leaf)
-        return memo[commit]
-
-    memo: dict[Oid, tuple[Oid | None, Oid | None]] = {}
-    found = []
-    for oid, commit in history([tip], repository.reader()):
-        before = [held(parent) for parent in commit.parents] or [(None, None)]
-        if all(held(oid) != other for other in before):
-            ts = times.iso(times.from_seconds(commit.committer[1], zone))
-            found.append(HistoryEntry(oid.hex(), commit.subject, commit.author[0], ts))
-    return found[::-1]
-
-
-def as_json(value: Any) -> str:
-    """JSON text with Chinese left readable."""
-    return json.dumps(value, ensure_ascii=False)

@@ -28,7 +28,11 @@ class Place:
 
     def as_dict(self) -> dict[str, str]:
         out = {"place": self.name, "status": self.reach.value}
-        return out | ({"detail": self.detail} if self.detail else {}) | ({"command": self.command} if self.command else {})
+        return (
+            out
+            | ({"detail": self.detail} if self.detail else {})
+            | ({"command": self.command} if self.command else {})
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,6 +44,8 @@ def parse(data: bytes, where: str) -> Settings:
 
 def dump(settings: Settings) -> bytes:
     """The file that a new home gets: the settings that differ from their defaults, or a comment."""
-    changed = {f.name: getattr(settings, f.name) for f in fields(Settings) if getattr(settings, f.name) != f.default}
+    changed = {
+        f.name: getattr(settings, f.name) for f in fields(Settings) if getattr(settings, f.name) != f.default
+    }
     head = b"# Settings of this gitmem home; docs/format.md lists every key.\n"
     return head + yamltext.dump(changed)

@@ -62,7 +62,18 @@ class Sidecar:
 _EMPTY = Sidecar()
 _NAMES = tuple(f.name for f in fields(Sidecar) if f.name != "extra")
 _TEXTS = frozenset(
-    "ts archived_at withered_at released_at summary summary_by turn_id role told_at synced_page_id".split()
+    [
+        "ts",
+        "archived_at",
+        "withered_at",
+        "released_at",
+        "summary",
+        "summary_by",
+        "turn_id",
+        "role",
+        "told_at",
+        "synced_page_id",
+    ]
 )
 
 
@@ -155,5 +166,7 @@ def without_original(data: bytes) -> bytes | None:
     quoted = old.summary_by == "extract"
     if old.blob is None and not quoted:
         return data
-    rid = replace(old, blob=None, summary=None if quoted else old.summary, summary_by=None if quoted else old.summary_by)
+    rid = replace(
+        old, blob=None, summary=None if quoted else old.summary, summary_by=None if quoted else old.summary_by
+    )
     return dump(rid)

@@ -97,7 +97,13 @@ def from_name(second: str, local: tzinfo) -> datetime:
     """The time that `YYYYMMDD-HHMMSS` means in `local`; the first, where it occurs twice."""
     day, clock = second[:8], second[9:]
     return datetime(
-        int(day[:4]), int(day[4:6]), int(day[6:]), int(clock[:2]), int(clock[2:4]), int(clock[4:]), tzinfo=local
+        int(day[:4]),
+        int(day[4:6]),
+        int(day[6:]),
+        int(clock[:2]),
+        int(clock[2:4]),
+        int(clock[4:]),
+        tzinfo=local,
     )
 
 

@@ -24,10 +24,51 @@ KINDS: tuple[Kind, ...] = ("raw", "hldp")
 _OWNER = re.compile(r"[A-Za-z0-9]+(?:[._-][A-Za-z0-9]+)*", re.ASCII)
 _OWNER_MAX = 40
 _RESERVED_OWNERS = frozenset(
-    ". .. .well-known admin api api-internal assets attachments avatar avatars captcha commits "
-    "debug devtest error explore favicon.ico ghost git issues login manifest.json metrics "
-    "milestones new notifications org pulls raw repo repo-avatars robots.txt search serviceworker.js "
-    "ssh_info stars swagger.v1.json user v2 actions forgejo-actions gitea-actions forgejo".split()
+    [
+        ".",
+        "..",
+        ".well-known",
+        "admin",
+        "api",
+        "api-internal",
+        "assets",
+        "attachments",
+        "avatar",
+        "avatars",
+        "captcha",
+        "commits",
+        "debug",
+        "devtest",
+        "error",
+        "explore",
+        "favicon.ico",
+        "ghost",
+        "git",
+        "issues",
+        "login",
+        "manifest.json",
+        "metrics",
+        "milestones",
+        "new",
+        "notifications",
+        "org",
+        "pulls",
+        "raw",
+        "repo",
+        "repo-avatars",
+        "robots.txt",
+        "search",
+        "serviceworker.js",
+        "ssh_info",
+        "stars",
+        "swagger.v1.json",
+        "user",
+        "v2",
+        "actions",
+        "forgejo-actions",
+        "gitea-actions",
+        "forgejo",
+    ]
 )
 _EPOCH = re.compile(r"[A-Za-z][A-Za-z0-9._-]{0,31}", re.ASCII)
 _LABEL_MAX = 64
@@ -63,7 +104,9 @@ def check_epoch(value: str) -> str:
     if value.lower() in ("main", "head"):
         raise UsageError(f"epoch {_shown(value)} is kept for git's own use; choose another.")
     if ".." in value or value.endswith(".") or value.lower().endswith(".lock"):
-        raise UsageError(f"epoch {_shown(value)} is not a valid branch name: no '..', '.' or '.lock' at the end.")
+        raise UsageError(
+            f"epoch {_shown(value)} is not a valid branch name: no '..', '.' or '.lock' at the end."
+        )
     return value
 
 
@@ -86,13 +129,15 @@ def check_name(kind: str, name: str) -> str:
     """Return `name` if it may name a leaf of that kind."""
     if kind == "hldp":
         if not _RECORD_NAME.fullmatch(name):
-            raise UsageError(f"record name {_shown(name)} is not valid: mem_ and 8 to 32 of a-z and 0-9, then .json.")
+            raise UsageError(
+                f"record name {_shown(name)} is not valid: mem_ and 8 to 32 of a-z and 0-9, then .json."
+            )
         return name
     match = _RAW_NAME.fullmatch(name)
     if not match:
         raise UsageError(f"leaf name {_shown(name)} is not valid: YYYYMMDD-HHMMSS[-label].txt.")
     try:
-        datetime.strptime(match[1], "%Y%m%d-%H%M%S")  # noqa: DTZ007
+        datetime.strptime(match[1], "%Y%m%d-%H%M%S")
     except ValueError:
         raise UsageError(f"leaf name {_shown(name)} holds no real date and time.") from None
     if match[2] is not None:

@@ -14,14 +14,15 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from gitmem import records, times
-from gitmem.errors import ConflictError, RefusedError, UsageError
+from gitmem.checks import check_keep, check_summary, check_word, check_words
+from gitmem.errors import ConflictError, RefusedError
 from gitmem.leaves import Draft
 from gitmem.records import Record
 from gitmem.sidecar import Sidecar
 from gitmem.states import State
 from gitmem.store import erase
 from gitmem.store.objects import Oid, Person, hash_object
-from gitmem.store.repository import StaleRefError
+from gitmem.store.refs import StaleRefError
 from gitmem.tracepath import (
     LeafName,
     TracePath,
@@ -83,7 +84,9 @@ class Transaction:
             raise
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, fault: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, fault: BaseException | None, trace: TracebackType | None
+    ) -> None:
         with self._stack:
             if kind is None:
                 self._finish()
@@ -176,14 +179,16 @@ class Transaction:
             tags=check_words("tag", tags),
             role=check_word("role", role),
             turn_id=check_word("turn_id", turn_id, 200),
-            summary=self._memory.check_summary(summary),
+            summary=check_summary(summary),
         )
         moment = self._now if at is None else times.parse(at, self._zone, "at")
         leaf = self._do(lambda: self._write(data, moment, label, extra))
         assert leaf is not None
         return leaf
 
-    def write_turn(self, turn_id: str, *, user: str | bytes, companion: str | bytes, at: When | None = None) -> Turn:
+    def write_turn(
+        self, turn_id: str, *, user: str | bytes, companion: str | bytes, at: When | None = None
+    ) -> Turn:
         """Add the two leaves of a finished turn; see `Memory.write_turn`."""
         for text in (user, companion):
             self._memory.check_text(text)
@@ -264,7 +269,7 @@ class Transaction:
             told=told,
             context=context,
         )
-        data = self._memory.check_size(records.dump(draft))
+        data = self._memory.check_text(records.dump(draft))
         leaf = self._do(lambda: self._record(draft, data, moment))
         assert leaf is not None
         return leaf
@@ -298,7 +303,10 @@ class Transaction:
 
     def _draft_method(self, name: str) -> Callable[[LeafName], None]:
         # Looked up when run, not when logged: a replay has a new draft.
-        return lambda leaf: getattr(self._draft, name)(leaf)  # type: ignore[no-any-return]
+        def change(leaf: LeafName) -> None:
+            getattr(self._draft, name)(leaf)
+
+        return change
 
     def _on(self, path: str, change: Callable[[LeafName], None]) -> None:
         target = self._memory.own(path)
@@ -321,28 +329,3 @@ def message(touched: list[tuple[str, LeafName]]) -> str:
     more = f" and {len(leaves) - 1} more" if len(leaves) > 1 else ""
     trailers = "".join(f"Leaf: {leaf.path}\n" for leaf in dict.fromkeys(leaf for _, leaf in leaves))
     return f"{verb} {first.path}{more}\n\n{trailers}"
-
-
-def check_word(what: str, value: str | None, longest: int = 64) -> str | None:
-    """Return a short text of one line, or raise `UsageError`."""
-    if value is None:
-        return None
-    if not isinstance(value, str) or not value.strip() or len(value) > longest or not value.isprintable():
-        raise UsageError(f"{what} {str(value)[:80]!r} is not valid: 1 to {longest} printable characters.")
-    return value
-
-
-def check_words(what: str, values: Iterable[str]) -> tuple[str, ...]:
-    """Return the distinct words in order, each checked by `check_word`."""
-    if isinstance(values, str):
-        raise UsageError(f"{what}s must be a list of words, not one text.")
-    return tuple(dict.fromkeys(word for value in values if (word := check_word(what, value)) is not None))
-
-
-def check_keep(keep: float) -> float:
-    """Return the share of a text that stays, or raise `UsageError`."""
-    if isinstance(keep, bool) or not isinstance(keep, int | float) or not 0 <= keep <= 1:
-        raise UsageError(f"keep must be a share from 0 to 1, not {keep!r}.")
-    return float(keep)
-
-

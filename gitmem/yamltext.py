@@ -30,7 +30,7 @@ _Loader.yaml_implicit_resolvers = {
 
 _PLAIN = re.compile(r"[A-Za-z][A-Za-z0-9_./:+-]*", re.ASCII)
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:[+-]\d\d:\d\d(?::\d\d)?|Z)?", re.ASCII)
-_WORDS = frozenset("true false null yes no on off y n".split())
+_WORDS = frozenset(["true", "false", "null", "yes", "no", "on", "off", "y", "n"])
 # A line this file writes itself, in its commonest shapes, needs no YAML parser.
 _FAST = re.compile(
     rb'([a-z_]+): (?:([A-Za-z][A-Za-z0-9_./:+-]*)|(\d{4}-\d\d-\d\dT[0-9:.+-]+)|"([^"\\\n]*)")', re.ASCII
@@ -49,7 +49,7 @@ def load(data: bytes, where: str) -> dict[str, Any]:
     if fast is not None:
         return fast
     try:
-        value = yaml.load(data.decode("utf-8"), Loader=_Loader)
+        value = yaml.load(data.decode("utf-8"), Loader=_Loader)  # noqa: S506 - the safe loader, narrowed
     except (yaml.YAMLError, UnicodeDecodeError, ValueError, RecursionError) as fault:
         reason = " ".join(str(fault).split())
         raise CorruptError(f"{where} is not readable YAML: {reason[:200]}") from None

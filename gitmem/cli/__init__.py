@@ -48,7 +48,9 @@ class _Commands(click.Group):
         return command
 
 
-@click.command(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.command(
+    cls=_Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100}
+)
 @home_option
 @click.version_option(package_name="gitmem", message="%(prog)s %(version)s")
 def cli() -> None:

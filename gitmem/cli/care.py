@@ -25,7 +25,8 @@ def maintain_command() -> None:
             if each.waiting:
                 run.say(f"{each.persona}: left alone while {each.waiting} is running")
             else:
-                run.say(f"{each.persona}: {each.epochs} epochs into {each.packs} packs, {each.swept} leavings swept")
+                packed = f"{each.epochs} epochs into {each.packs} packs"
+                run.say(f"{each.persona}: {packed}, {each.swept} leavings swept")
 
     run.answer(value, text)
 

@@ -20,7 +20,13 @@ _NAME = "gitmem-demo"
 
 @run.command("demo")
 @click.argument("folder", metavar="[DIR]", required=False, type=click.Path(path_type=Path))
-@click.option("--from", "source", metavar="DIR", type=click.Path(path_type=Path), help="Plain files to begin with; else sample-repo.")
+@click.option(
+    "--from",
+    "source",
+    metavar="DIR",
+    type=click.Path(path_type=Path),
+    help="Plain files to begin with; else sample-repo.",
+)
 def demo_command(folder: Path | None, source: Path | None) -> None:
     """Make a home from sample-repo, and show a memory's whole life in it.
 
@@ -34,7 +40,8 @@ def demo_command(folder: Path | None, source: Path | None) -> None:
     with Home(target) as home:
         persona = sorted(report.personas)[-1]
         memory = home.persona(persona)
-        _tell(f"1. {report.taken} leaves of {len(report.personas)} personas became git repositories in {target}.")
+        count = f"{report.taken} leaves of {len(report.personas)} personas"
+        _tell(f"1. {count} became git repositories in {target}.")
         run_steps = _life(memory)
     value = {"home": str(target.absolute()), "taken": report.taken, "steps": run_steps}
 
@@ -42,7 +49,9 @@ def demo_command(folder: Path | None, source: Path | None) -> None:
         run.say("")
         run.say("Look into it:")
         run.say(f"  gitmem --home {target} timeline {persona} --limit 5")
-        run.say(f"  git -C {memory.repository.folder} log --oneline {run_steps[0]['trace_path'].split('/')[2]}")
+        run.say(
+            f"  git -C {memory.repository.folder} log --oneline {run_steps[0]['trace_path'].split('/')[2]}"
+        )
         run.say(f"  gitmem --home {target} doctor --loop")
 
     run.answer(value, text)
@@ -85,7 +94,9 @@ def _free_folder() -> Path:
         path = Path(_NAME if number == 1 else f"{_NAME}-{number}")
         if not path.exists():
             return path
-    raise UnavailableError(f"there are a thousand folders {_NAME} here.", hint="Remove them, or name a folder.")
+    raise UnavailableError(
+        f"there are a thousand folders {_NAME} here.", hint="Remove them, or name a folder."
+    )
 
 
 def _sample() -> Path:
@@ -94,4 +105,6 @@ def _sample() -> Path:
     for path in (Path("sample-repo"), package.parent / "sample-repo", package / "sample"):
         if path.is_dir():
             return path
-    raise UnavailableError("sample-repo is not here.", hint="Run it in a clone of gitmem, or name a folder: --from DIR.")
+    raise UnavailableError(
+        "sample-repo is not here.", hint="Run it in a clone of gitmem, or name a folder: --from DIR."
+    )

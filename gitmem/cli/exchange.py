@@ -15,8 +15,19 @@ from gitmem.memory import Memory
 
 @run.command("import")
 @click.argument("source", metavar="FILE|DIR", type=click.Path(path_type=Path))
-@click.option("--persona", metavar="ROOT/PERSONA", type=run.PERSONA, help="Whose memory it is. Not for the sample layout, which says so itself.")
-@click.option("--epoch-by", metavar="day|month|NAME", default="month", show_default=True, help="Which epochs the leaves go to.")
+@click.option(
+    "--persona",
+    metavar="ROOT/PERSONA",
+    type=run.PERSONA,
+    help="Whose memory it is. Not for the sample layout, which says so itself.",
+)
+@click.option(
+    "--epoch-by",
+    metavar="day|month|NAME",
+    default="month",
+    show_default=True,
+    help="Which epochs the leaves go to.",
+)
 def import_command(source: Path, persona: str | None, epoch_by: str) -> None:
     """Import turns.jsonl, a text file, a folder of text files, or an exported folder.
 
@@ -48,13 +59,21 @@ def _take(memory: Memory, source: Path, epoch_by: str, report: ImportReport, pro
     elif source.suffix == ".jsonl":
         found = turns.read(memory, host.read_bytes(str(source)) or b"", str(source), report)
     else:
-        raise UsageError(f"{source} is of no known format: a .jsonl file of turns, .txt files, or an exported folder.")
+        raise UsageError(
+            f"{source} is of no known format: a .jsonl file of turns, .txt files, or an exported folder."
+        )
     entries.take(memory, found, epoch_by, report, progress)
 
 
 def _print_report(report: ImportReport) -> None:
-    where = f" into {', '.join(sorted(report.epochs))}" if 0 < len(report.epochs) <= 5 else f" into {len(report.epochs)} epochs"
-    run.say(f"{report.taken} leaves taken{where if report.taken else ''}, {report.present} were there already.")
+    where = (
+        f" into {', '.join(sorted(report.epochs))}"
+        if 0 < len(report.epochs) <= 5
+        else f" into {len(report.epochs)} epochs"
+    )
+    run.say(
+        f"{report.taken} leaves taken{where if report.taken else ''}, {report.present} were there already."
+    )
     if report.released:
         run.say(f"{len(report.released)} left out because they were released:")
         for line in report.released[:20]:
@@ -78,5 +97,10 @@ def export_command(folder: Path) -> None:
 
     with run.open_home() as home, run.progress("Exporting") as progress:
         done = export(home, folder, progress)
-    value = {"folder": done.folder, "personas": done.personas, "leaves": done.leaves, "released": done.released}
+    value = {
+        "folder": done.folder,
+        "personas": done.personas,
+        "leaves": done.leaves,
+        "released": done.released,
+    }
     run.answer(value, f"{done.leaves} leaves of {done.personas} personas are in {done.folder}.")

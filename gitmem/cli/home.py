@@ -12,7 +12,13 @@ from gitmem.home import Home
 
 @run.command("init")
 @click.argument("folder", metavar="[DIR]", required=False, type=click.Path(path_type=Path))
-@click.option("--from", "source", metavar="DIR", type=click.Path(path_type=Path), help="Fill it from plain files, such as sample-repo or an export.")
+@click.option(
+    "--from",
+    "source",
+    metavar="DIR",
+    type=click.Path(path_type=Path),
+    help="Fill it from plain files, such as sample-repo or an export.",
+)
 def init_command(folder: Path | None, source: Path | None) -> None:
     """Make a home in DIR (or in the folder that --home, GITMEM_HOME or the platform names).
 
@@ -23,12 +29,15 @@ def init_command(folder: Path | None, source: Path | None) -> None:
         with Home.init(target) as home:
             count = len(home.personas())
         answer = {"home": str(target), "personas": count}
-        run.answer(answer, f"The home {target} is ready. Next: gitmem --home {target} persona add ROOT/PERSONA")
+        run.answer(
+            answer, f"The home {target} is ready. Next: gitmem --home {target} persona add ROOT/PERSONA"
+        )
         return
     from gitmem.importers.stored import init_from
 
     with run.progress("Reading") as progress:
         report = init_from(target, source, progress=progress)
     value = {"home": str(target), **report.as_dict()}
-    names = ", ".join(sorted(report.personas))
-    run.answer(value, f"The home {target} is ready: {report.taken} leaves of {names}.\nNext: gitmem --home {target} timeline {sorted(report.personas)[0]}")
+    names = sorted(report.personas)
+    ready = f"The home {target} is ready: {report.taken} leaves of {', '.join(names)}."
+    run.answer(value, f"{ready}\nNext: gitmem --home {target} timeline {names[0]}")

@@ -19,13 +19,13 @@ from gitmem.transaction import Leaf
 
 def _input(file: str | None) -> bytes:
     """The bytes of a file, or of standard input."""
-    if file in (None, "-"):
+    if file is None or file == "-":
         if sys.stdin is None:
             raise UsageError("there is no standard input to read the text from.")
         if sys.stdin.isatty():
             run.note("Type the text, then Ctrl-D.")
-        return click.get_binary_stream("stdin").read()
-    path = Path(cast("str", file))
+        return sys.stdin.buffer.read()
+    path = Path(file)
     if path.is_dir():
         raise UsageError(f"{path} is a folder, not a file.", hint="For folders use gitmem import.")
     data = host.read_bytes(str(path))
@@ -138,7 +138,9 @@ def _plain(path: str) -> str:
 
 @run.command("trace")
 @click.argument("path", metavar="PATH")
-@click.option("--mode", type=click.Choice(MODES), default="auto", show_default=True, help="Which leaves to read.")
+@click.option(
+    "--mode", type=click.Choice(MODES), default="auto", show_default=True, help="Which leaves to read."
+)
 @click.option("--epoch", metavar="NAME", help="Only where the leaf is in this epoch.")
 def trace_command(path: str, mode: str, epoch: str | None) -> None:
     """Print the exact text of a leaf, by its trace path.
@@ -168,5 +170,3 @@ def hnl_command(string: str) -> None:
     if sentence is None:
         raise UsageError(f"{string[:80]!r} is not an HNL string; it begins with TRACE. or REMEMBER.")
     _show(_trace(string, "auto", None) if sentence.verb == "trace" else _remember(string, restore=False))
-
-

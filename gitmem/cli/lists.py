@@ -31,7 +31,9 @@ def history_command(path: str) -> None:
 @click.option("--until", metavar="TIME", help="Before this time; a day without a time belongs to it whole.")
 @click.option("--limit", type=int, default=50, show_default=True, help="Entries on a page, 1 to 1000.")
 @click.option("--before", metavar="CURSOR", help="Go on after the page before: its `next`.")
-def timeline_command(persona: str, since: str | None, until: str | None, limit: int, before: str | None) -> None:
+def timeline_command(
+    persona: str, since: str | None, until: str | None, limit: int, before: str | None
+) -> None:
     """List a persona's living leaves, newest first."""
     with run.open_home() as home:
         page = home.persona(persona).timeline(since, until, limit, before)

@@ -20,7 +20,13 @@ def persona_command() -> None:
 @click.argument("name", metavar="ROOT/PERSONA")
 @click.option("--alias", "aliases", multiple=True, metavar="NAME", help="Another name; may be repeated.")
 @click.option("--human", metavar="NAME", help="The human this persona talks to.")
-@click.option("--timezone", default="UTC", metavar="ZONE", show_default=True, help="IANA name, such as Asia/Shanghai; fixed from now on.")
+@click.option(
+    "--timezone",
+    default="UTC",
+    metavar="ZONE",
+    show_default=True,
+    help="IANA name, such as Asia/Shanghai; fixed from now on.",
+)
 @run.home_option
 @run.json_option
 def add(name: str, aliases: tuple[str, ...], human: str | None, timezone: str) -> None:
@@ -28,14 +34,15 @@ def add(name: str, aliases: tuple[str, ...], human: str | None, timezone: str) -
     with run.open_home() as home:
         memory = home.add_persona(name, aliases=aliases, human=human, timezone=timezone)
         value = {"persona": memory.name, "repository": memory.repository.folder}
-        run.answer(value, f"{memory.name} is ready in {memory.repository.folder}. Next: gitmem write {memory.name}")
+        run.answer(
+            value, f"{memory.name} is ready in {memory.repository.folder}. Next: gitmem write {memory.name}"
+        )
 
 
 @persona_command.command("list")
 @run.home_option
 @run.json_option
-def list_(  # noqa: D103
-) -> None:
+def list_() -> None:
     """List the personas of the home."""
     with run.open_home() as home:
         personas = home.personas()
@@ -114,5 +121,7 @@ def _counted_up(names: list[str]) -> str:
         return "D1"
     match = re.fullmatch(r"(.*?)(\d+)", names[-1])
     if not match:
-        raise ConflictError(f"the epoch {names[-1]} does not end in a number.", hint="Name the next epoch yourself.")
+        raise ConflictError(
+            f"the epoch {names[-1]} does not end in a number.", hint="Name the next epoch yourself."
+        )
     return f"{match[1]}{int(match[2]) + 1:0{len(match[2])}d}"

@@ -1,6 +1,6 @@
 """What every command shares: the home, output as text or JSON, errors as a line and an exit code.
 
-    0 done, found · 1 not found, or no · 2 usage · 3 conflict · 4 refused · 5 unavailable or corrupt
+0 done, found · 1 not found, or no · 2 usage · 3 conflict · 4 refused · 5 unavailable or corrupt
 """
 
 from __future__ import annotations
@@ -51,11 +51,11 @@ json_option = click.option(
 )
 
 
-def command(name: str, **settings: Any) -> Callable[[Callable[..., Any]], click.Command]:
+def command(name: str) -> Callable[[Callable[..., Any]], click.Command]:
     """Make a command with the options that all have: `--home` and `--json`."""
 
     def wrap(function: Callable[..., Any]) -> click.Command:
-        return click.command(name, **settings)(home_option(json_option(function)))
+        return click.command(name=name, cls=click.Command)(home_option(json_option(function)))
 
     return wrap
 
@@ -69,7 +69,9 @@ def home_path() -> Path:
     try:
         return user_data_path("gitmem", appauthor=False)
     except (RuntimeError, KeyError, OSError):
-        raise UsageError("no folder for the home is known.", hint="Name one: --home DIR, or GITMEM_HOME.") from None
+        raise UsageError(
+            "no folder for the home is known.", hint="Name one: --home DIR, or GITMEM_HOME."
+        ) from None
 
 
 def default_home_is_known() -> bool:
@@ -128,24 +130,29 @@ def answer(value: dict[str, Any], text: str | Callable[[], None]) -> None:
 def print_json(value: dict[str, Any]) -> None:
     """One JSON object on stdout."""
     data = (json.dumps(value, ensure_ascii=False, indent=2) + "\n").encode("utf-8", "surrogatepass")
-    click.get_binary_stream("stdout").write(data)
+    sys.stdout.buffer.write(data)
 
 
 def print_bytes(data: bytes) -> None:
     """Exactly these bytes on stdout."""
-    stream = click.get_binary_stream("stdout")
-    stream.write(data)
-    stream.flush()
+    sys.stdout.buffer.write(data)
+    sys.stdout.buffer.flush()
+
+
+def _no_bar(done: int, total: int) -> None:
+    """Progress that nobody sees."""
+    del done, total
 
 
 @contextmanager
 def progress(label: str) -> Iterator[Progress]:
     """A bar on stderr once a task has taken a second, on a terminal only."""
     if not sys.stderr.isatty():
-        yield lambda done, total: None
+        yield _no_bar
         return
     from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress as Bar, TextColumn, TimeRemainingColumn
+    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
+    from rich.progress import Progress as Bar
 
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     bar = Bar(*columns, console=Console(stderr=True), transient=True)
@@ -189,7 +196,13 @@ def guarded(root: click.Command, arguments: list[str]) -> int:
     except BrokenPipeError:
         return 0
     except KeyboardInterrupt:
-        return _fail("stopped", "stopped by Ctrl-C.", "Run the command again; what was begun is put right.", 130, as_json=as_json)
+        return _fail(
+            "stopped",
+            "stopped by Ctrl-C.",
+            "Run the command again; what was begun is put right.",
+            130,
+            as_json=as_json,
+        )
     except (OSError, sqlite3.Error) as fault:
         return _fail("unavailable", f"{fault}.", "", 5, as_json=as_json)
     return result if isinstance(result, int) else 0
@@ -211,12 +224,14 @@ def _fail(code: str, message: str, hint: str, exit_code: int, *, as_json: bool) 
 # -- completion -----------------------------------------------------------------------------
 
 
-class PersonaType(click.ParamType[str]):
+class PersonaType(click.ParamType):  # type: ignore[type-arg]  # generic from click 8.4 on
     """`ROOT/PERSONA` or an alias, completed from the home."""
 
     name = "persona"
 
-    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    def shell_complete(
+        self, ctx: click.Context, param: click.Parameter, incomplete: str
+    ) -> list[CompletionItem]:
         try:
             with ctx, open_home() as home:
                 names = [name for persona in home.personas() for name in (persona, *persona.aliases)]

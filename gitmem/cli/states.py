@@ -22,7 +22,9 @@ def _memory_of(paths: Iterable[str]) -> Iterator[Memory]:
     parsed = [found.paths[0] if (found := parse_hnl(path)) else TracePath.parse(path) for path in paths]
     keys = {path.persona_name.key for path in parsed}
     if len(keys) > 1:
-        raise UsageError("the paths belong to several personas.", hint="Run the command once for each persona.")
+        raise UsageError(
+            "the paths belong to several personas.", hint="Run the command once for each persona."
+        )
     with run.open_home() as home:
         yield home.persona(parsed[0].persona_name)
 
@@ -50,8 +52,16 @@ def archive_command(paths: tuple[str, ...]) -> None:
 
 @run.command("wither")
 @click.argument("paths", metavar="PATH…", nargs=-1, required=True)
-@click.option("--keep", type=float, default=0.4, show_default=True, help="Share of the sentences that stays sharp, 0 to 1.")
-@click.option("--forget-original", is_flag=True, help="Purge the sharp text from history too. There is no way back.")
+@click.option(
+    "--keep",
+    type=float,
+    default=0.4,
+    show_default=True,
+    help="Share of the sentences that stays sharp, 0 to 1.",
+)
+@click.option(
+    "--forget-original", is_flag=True, help="Purge the sharp text from history too. There is no way back."
+)
 def wither_command(paths: tuple[str, ...], keep: float, forget_original: bool) -> None:
     """Blur raw leaves: some sentences stay word for word, the rest becomes ……
 
@@ -86,10 +96,17 @@ def _confirm(paths: tuple[str, ...], *, yes: bool) -> None:
     if yes:
         return
     if not sys.stdin.isatty():
-        raise RefusedError("release cannot be undone and asks first.", hint="Add --yes to go on without a question.")
+        raise RefusedError(
+            "release cannot be undone and asks first.", hint="Add --yes to go on without a question."
+        )
     for path in paths:
         run.note(f"  {path}")
-    typed = click.prompt(f"This purges {len(paths)} leaf(s) for ever. Type release to go on", err=True, default="", show_default=False)
+    typed = click.prompt(
+        f"This purges {len(paths)} leaf(s) for ever. Type release to go on",
+        err=True,
+        default="",
+        show_default=False,
+    )
     if typed.strip().lower() != "release":
         raise RefusedError("not confirmed; nothing was changed.")
 
@@ -108,5 +125,3 @@ def _print_report(report: ReleaseReport) -> None:
         run.say(f"  {line}")
     if not report.dry_run:
         run.note("Clones, mirrors and backups that gitmem does not know of keep what they copied.")
-
-

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
 
-from gitmem import sidecar as sidecars, times
+from gitmem import sidecar as sidecars
+from gitmem import times
 from gitmem.bulk import Bulk
 from gitmem.errors import GitmemError, UsageError
 from gitmem.importers.report import ImportReport
@@ -62,8 +63,10 @@ def take(
     for epoch, mine in groups.items():
         with memory.repository.locked():
             name = memory.ensure_epoch(epoch)
-            _Batch(memory, name, report, lambda n, done=done: progress and progress(done + n, total)).run(mine)  # type: ignore[misc]
-        done += len(mine)
+            for _ in _Batch(memory, name, report).run(mine):
+                done += 1
+                if progress:
+                    progress(done, total)
         report.epochs.add(name)
     memory.refresh()
     report.personas.add(memory.name)
@@ -73,22 +76,22 @@ def take(
 class _Batch:
     """The entries of one epoch. Used under the lock."""
 
-    def __init__(self, memory: Memory, epoch: str, report: ImportReport, progress: Callable[[int], object]) -> None:
+    def __init__(self, memory: Memory, epoch: str, report: ImportReport) -> None:
         self._memory = memory
         self._epoch = epoch
         self._report = report
-        self._progress = progress
         self._counts: dict[str, int] = {}
         self._turns: dict[tuple[str, str | None], str] = {}
         self._named: dict[LeafName, bytes] = {}
 
-    def run(self, entries: list[Entry]) -> None:
+    def run(self, entries: list[Entry]) -> Iterator[Entry]:
+        """Write them all; yields each once it is dealt with."""
         self._memory.refresh()
         bulk = Bulk(self._memory.repository, self._epoch)
         try:
-            for number, entry in enumerate(entries):
+            for entry in entries:
                 self._one(bulk, entry)
-                self._progress(number + 1)
+                yield entry
                 if bulk.is_full:
                     bulk.finish()
                     bulk = Bulk(self._memory.repository, self._epoch)
@@ -116,7 +119,9 @@ class _Batch:
         author = self._memory.person(entry.role, entry.at)
         if entry.speaker:
             author = Person(entry.speaker, author.email, entry.at)
-        bulk.commit(changes, message([("write", leaf)]), author, self._memory.gitmem_person(self._memory.now()))
+        bulk.commit(
+            changes, message([("write", leaf)]), author, self._memory.gitmem_person(self._memory.now())
+        )
         self._report.taken += 1
 
     def _place(self, entry: Entry) -> LeafName | None:

@@ -25,7 +25,14 @@ from gitmem.tracepath import leaf_order
 from gitmem.transaction import message
 
 
-def init_from(target: Path, source: Path, *, clock: object = None, settings: Settings | None = None, progress: Progress | None = None) -> ImportReport:
+def init_from(
+    target: Path,
+    source: Path,
+    *,
+    clock: object = None,
+    settings: Settings | None = None,
+    progress: Progress | None = None,
+) -> ImportReport:
     """Make a home from plain files: all of it, or nothing.
 
     Raises:
@@ -53,7 +60,9 @@ def init_from(target: Path, source: Path, *, clock: object = None, settings: Set
     return report
 
 
-def take_all(home: Home, personas: list[StoredPersona], report: ImportReport, progress: Progress | None = None) -> ImportReport:
+def take_all(
+    home: Home, personas: list[StoredPersona], report: ImportReport, progress: Progress | None = None
+) -> ImportReport:
     """Add personas read from files to a home; leaves that are there already are left alone."""
     total = sum(len(leaves) for persona in personas for leaves in persona.epochs.values())
     done = 0
@@ -94,12 +103,17 @@ def _take_epoch(memory: Memory, epoch: str, leaves: list[StoredLeaf], report: Im
         fresh = [stored for stored in leaves if _is_new(memory, epoch, stored, report)]
         bulk = Bulk(memory.repository, epoch)
         try:
-            steps = sorted((s for stored in fresh for s in _steps(memory, stored)), key=lambda s: (s.rank, s.when, s.order))
+            steps = sorted(
+                (s for stored in fresh for s in _steps(memory, stored)),
+                key=lambda s: (s.rank, s.when, s.order),
+            )
             for step in steps:
                 role = step.stored.parsed.role if step.verb in ("write", "record") else None
                 author = memory.person(role, step.when)
                 # A tombstone's commit is what a purge would have made of it.
-                subject = MESSAGE.decode() if step.verb == "release" else message([(step.verb, step.stored.leaf)])
+                subject = (
+                    MESSAGE.decode() if step.verb == "release" else message([(step.verb, step.stored.leaf)])
+                )
                 bulk.commit(step.changes, subject, author, memory.gitmem_person(memory.now()))
             bulk.finish()
         except BaseException:
@@ -136,7 +150,9 @@ def _steps(memory: Memory, stored: StoredLeaf) -> Iterator[_Step]:
     order = leaf_order(leaf.name) if leaf.kind == "raw" else (times.to_name(when), 1, leaf.name)
     verb = "write" if leaf.kind == "raw" else "record"
     if stored.state is State.ACTIVE or (parsed.forgotten and stored.state is State.WITHERED):
-        changes = {leaf.path: stored.shown} | ({leaf.sidecar: stored.sidecar} if stored.sidecar is not None else {})
+        changes = {leaf.path: stored.shown} | (
+            {leaf.sidecar: stored.sidecar} if stored.sidecar is not None else {}
+        )
         yield _Step(when, 0, order, verb, stored, changes)
         return
     if stored.state is not State.RELEASED:
@@ -144,7 +160,9 @@ def _steps(memory: Memory, stored: StoredLeaf) -> Iterator[_Step]:
     later = parsed.archived_at or parsed.withered_at or parsed.released_at
     verbs = {State.ARCHIVED: "archive", State.WITHERED: "wither", State.RELEASED: "release"}
     moment = times.parse(later, zone) if later else when
-    yield _Step(moment, 1, order, verbs[stored.state], stored, {leaf.path: stored.shown, leaf.sidecar: stored.sidecar})
+    yield _Step(
+        moment, 1, order, verbs[stored.state], stored, {leaf.path: stored.shown, leaf.sidecar: stored.sidecar}
+    )
 
 
 def _take_pages(memory: Memory, pages: dict[str, bytes]) -> None:

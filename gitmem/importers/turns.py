@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from typing import Any
 
 from gitmem import times
+from gitmem.checks import check_word
 from gitmem.errors import UsageError
 from gitmem.importers.entries import Entry
 from gitmem.importers.report import ImportReport
 from gitmem.memory import Memory
-from gitmem.transaction import check_word
 
 
 def read(memory: Memory, data: bytes, where: str, report: ImportReport) -> Iterator[Entry]:

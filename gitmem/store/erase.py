@@ -19,7 +19,8 @@ from dataclasses import dataclass, field
 from gitmem import host
 from gitmem.errors import CorruptError
 from gitmem.report import Place, Reach
-from gitmem.store import epochpack, objects as git, pack, verify
+from gitmem.store import epochpack, pack, verify
+from gitmem.store import objects as git
 from gitmem.store.epochpack import Inventory
 from gitmem.store.objects import Oid
 from gitmem.store.purge import Rewrite, Victims, find_victims
@@ -142,7 +143,7 @@ class _Purge:
         self.places: list[Place] = []
 
     def run(self, running: str) -> Outcome:
-        _clear_temporary(self.repository, self.journal)
+        _clear_temporary(self.repository, self.journal, alone=not running)
         refs = self.repository.refs.all()
         tip = refs[self.ref]
         victims = find_victims(self.read, tip)
@@ -243,7 +244,9 @@ class _Purge:
         return (sure & unreachable) | _tainted(unreachable - sure, self.read, victims)
 
     def _old_objects(self, inventory: Inventory) -> set[Oid]:
-        noted = {oid: base for base, keep in inventory.keeps.items() for oid in keep.values() if len(keep) == 1}
+        noted = {
+            oid: base for base, keep in inventory.keeps.items() for oid in keep.values() if len(keep) == 1
+        }
         found: set[Oid] = set()
         for tip in self.journal.old:
             if tip in noted:
@@ -282,7 +285,7 @@ class _Purge:
         for _ in range(_ROUNDS):
             _delete_loose(self.repository, doomed)
             self._delete_packs()
-            _delete_derived(folder, doomed)
+            _delete_derived(folder)
             if not verify.remaining(self.repository.objects, doomed):
                 break
         if written:
@@ -320,14 +323,18 @@ class _Purge:
             command = f"gitmem doctor --fix (on {self.repository.folder})"
             self.places.insert(0, Place(where, Reach.UNREACHED, f"{len(left)} objects remain", command))
         else:
-            self.places.insert(0, Place(where, Reach.PURGED, f"{len(doomed)} objects deleted, proved by dulwich"))
+            self.places.insert(
+                0, Place(where, Reach.PURGED, f"{len(doomed)} objects deleted, proved by dulwich")
+            )
         for path in alternates(self.repository.objects):
             self.places.append(_look_into_alternate(path, doomed))
         for name in host.list_folder(self.repository.objects):
             if name.startswith(("tmp_objdir", "incoming")):
                 detail = "data of a push that has not ended"
                 path = f"{self.repository.objects}/{name}"
-                self.places.append(Place(path, Reach.UNREACHED, detail, f"rm -r '{path}' (when no push is running)"))
+                self.places.append(
+                    Place(path, Reach.UNREACHED, detail, f"rm -r '{path}' (when no push is running)")
+                )
 
 
 def _noted(ref: Oid, read: git.Read) -> set[Oid]:
@@ -356,7 +363,9 @@ def _tainted(unreachable: set[Oid], read: git.Read, victims: Victims) -> set[Oid
         kind, data = read(oid)
         if kind == "tree":
             entries = git.parse_tree(data)
-            hit = {e.oid for e in entries if e.name in names and e.mode != git.TREE_MODE and e.oid not in spared}
+            hit = {
+                e.oid for e in entries if e.name in names and e.mode != git.TREE_MODE and e.oid not in spared
+            }
             if hit:
                 tainted |= hit | {oid}
             uses[oid] = {e.oid for e in entries if e.mode == git.TREE_MODE}
@@ -370,11 +379,11 @@ def _tainted(unreachable: set[Oid], read: git.Read, victims: Victims) -> set[Oid
     return tainted
 
 
-def _clear_temporary(repository: Repository, journal: Journal) -> None:
-    """Remove what a killed purge left half written. Nobody else writes packs: we hold gc off."""
+def _clear_temporary(repository: Repository, journal: Journal, *, alone: bool) -> None:
+    """Remove what a killed purge left half written; `alone` says that no gc is at work."""
     folder = f"{repository.objects}/pack"
     for path in pack.temporary_files(folder):
-        if "gitmem" in os.path.basename(path) or journal.old or journal.doomed:
+        if "gitmem" in os.path.basename(path) or (alone and (journal.old or journal.doomed)):
             host.remove(path)
     for name in journal.packs:
         if not os.path.exists(f"{folder}/{name}.idx"):
@@ -386,7 +395,7 @@ def _delete_loose(repository: Repository, doomed: set[Oid]) -> None:
         host.remove(pack.loose_path(repository.objects, oid))
 
 
-def _delete_derived(folder: str, doomed: set[Oid]) -> None:
+def _delete_derived(folder: str) -> None:
     """Files that name old objects: caches of git, and lists for dumb clients."""
     for name in _DERIVED:
         host.remove(f"{folder}/{name}")
@@ -404,8 +413,16 @@ def _drop_logs(folder: str, doomed: set[Oid]) -> list[str]:
     for where, _, names in os.walk(f"{folder}/logs"):
         for name in names:
             path = f"{where}/{name}"
-            ids = {word for line in (host.read_bytes(path) or b"").splitlines() for word in line.split(b" ", 2)[:2]}
-            if any(len(x) == 40 and bytes.fromhex(x.decode("ascii", "replace")) in doomed for x in ids if _is_hex(x)):
+            ids = {
+                word
+                for line in (host.read_bytes(path) or b"").splitlines()
+                for word in line.split(b" ", 2)[:2]
+            }
+            if any(
+                len(x) == 40 and bytes.fromhex(x.decode("ascii", "replace")) in doomed
+                for x in ids
+                if _is_hex(x)
+            ):
                 host.remove(path)
                 dropped.append(os.path.relpath(path, f"{folder}/logs"))
     return sorted(dropped)
@@ -417,15 +434,22 @@ def _is_hex(word: bytes) -> bool:
 
 def alternates(objects: str) -> list[str]:
     """Other object stores that this one borrows from."""
-    lines = (host.read_bytes(f"{objects}/info/alternates") or b"").decode("utf-8", "surrogateescape").splitlines()
-    return [os.path.normpath(os.path.join(objects, line)) for line in lines if line and not line.startswith("#")]
+    lines = (
+        (host.read_bytes(f"{objects}/info/alternates") or b"").decode("utf-8", "surrogateescape").splitlines()
+    )
+    return [
+        os.path.normpath(os.path.join(objects, line)) for line in lines if line and not line.startswith("#")
+    ]
 
 
 def _look_into_alternate(path: str, doomed: set[Oid]) -> Place:
     name = f"alternate {path}"
     command = f"git -C '{os.path.dirname(path)}' gc --prune=now (when no ref there needs them)"
     try:
-        held = pack.loose_ids(path).union(*(pack.pack_ids(base) for base in pack.pack_paths(f"{path}/pack"))) & doomed
+        held = (
+            pack.loose_ids(path).union(*(pack.pack_ids(base) for base in pack.pack_paths(f"{path}/pack")))
+            & doomed
+        )
     except OSError as fault:
         return Place(name, Reach.UNREACHED, str(fault), command)
     if not os.path.isdir(path):

@@ -92,7 +92,9 @@ class Commit:
             tree = bytes.fromhex(lines[0].removeprefix(b"tree ").decode("ascii"))
             parents = tuple(bytes.fromhex(x[7:].decode("ascii")) for x in lines if x.startswith(b"parent "))
         except ValueError:
-            raise CorruptError("a commit object is damaged.", hint="Run git fsck in the repository.") from None
+            raise CorruptError(
+                "a commit object is damaged.", hint="Run git fsck in the repository."
+            ) from None
         return cls(tree, parents, tuple(x for x in lines[1:] if not x.startswith(b"parent ")), message)
 
     def format(self) -> bytes:
@@ -176,9 +178,9 @@ class Stage:
 
     def edit(self, tree: Oid, changes: Mapping[str, Oid | None]) -> Oid:
         """The tree with files set to blobs, or removed where None. Emptied folders vanish."""
-        return self._edit(tree, {tuple(path.encode().split(b"/")): oid for path, oid in changes.items()}) or self.put(
-            "tree", b""
-        )
+        return self._edit(
+            tree, {tuple(path.encode().split(b"/")): oid for path, oid in changes.items()}
+        ) or self.put("tree", b"")
 
     def _edit(self, tree: Oid, changes: Mapping[tuple[bytes, ...], Oid | None]) -> Oid | None:
         entries = {entry.name: entry for entry in parse_tree(self.data(tree))}

@@ -141,7 +141,9 @@ class PackWriter:
     def __len__(self) -> int:
         return len(self._places)
 
-    def add(self, kind: ObjectType, data: bytes, *, oid: Oid | None = None, base: tuple[Oid, bytes] | None = None) -> Oid:
+    def add(
+        self, kind: ObjectType, data: bytes, *, oid: Oid | None = None, base: tuple[Oid, bytes] | None = None
+    ) -> Oid:
         """Write an object once; its id. `base` is a likely similar object and its bytes."""
         oid = oid or hash_object(kind, data)
         if oid in self._places:
@@ -207,7 +209,8 @@ class PackWriter:
         for i, count in enumerate(fan):
             total += count
             fan[i] = total
-        offsets, large = [], []
+        offsets: list[int] = []
+        large: list[int] = []
         for oid in ids:
             offset = self._places[oid].offset
             if offset < 1 << 31:
@@ -239,9 +242,14 @@ def pack_ids(base: str) -> set[Oid]:
     Raises:
         CorruptError: the index is not one, or of another version.
     """
-    with open(base + ".idx", "rb") as file, contextlib.closing(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)) as data:
+    with (
+        open(base + ".idx", "rb") as file,
+        contextlib.closing(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)) as data,
+    ):
         if len(data) < 1072 or data[:8] != b"\377tOc\0\0\0\2":
-            raise CorruptError(f"{base}.idx is not a pack index of version 2.", hint="Run git index-pack on it.")
+            raise CorruptError(
+                f"{base}.idx is not a pack index of version 2.", hint="Run git index-pack on it."
+            )
         count = int.from_bytes(data[1028:1032], "big")
         if len(data) < 1032 + 20 * count:
             raise CorruptError(f"{base}.idx is cut short.", hint="Run git index-pack on the pack.")
@@ -260,7 +268,11 @@ def loose_ids(objects: str) -> set[Oid]:
     found = set()
     for folder in host.list_folder(objects):
         if len(folder) == 2:
-            found |= {bytes.fromhex(folder + name) for name in host.list_folder(f"{objects}/{folder}") if _is_hex38(name)}
+            found |= {
+                bytes.fromhex(folder + name)
+                for name in host.list_folder(f"{objects}/{folder}")
+                if _is_hex38(name)
+            }
     return found
 
 
@@ -280,7 +292,11 @@ def repack(repository: str, ids: Iterable[Oid], keep: bytes | None = None) -> st
     if not lines:
         return None
     target = f"{repository}/objects/pack/pack"
-    name = host.git(repository, "-c", "pack.threads=1", "pack-objects", "-q", target, data=lines).decode().strip()
+    name = (
+        host.git(repository, "-c", "pack.threads=1", "pack-objects", "-q", target, data=lines)
+        .decode()
+        .strip()
+    )
     base = f"{target}-{name}"
     if keep is not None:
         host.write_durable(base + ".keep", keep)

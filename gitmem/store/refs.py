@@ -89,7 +89,9 @@ class Refs:
         except OSError as fault:
             raise UnavailableError(f"{self._packed_path} cannot be read: {fault.strerror}.") from None
         if mark != self._packed_mark:
-            lines = (host.read_bytes(self._packed_path) or b"").decode("utf-8", "surrogateescape").splitlines()
+            lines = (
+                (host.read_bytes(self._packed_path) or b"").decode("utf-8", "surrogateescape").splitlines()
+            )
             pairs = (line.split(" ", 1) for line in lines if line[:1] not in ("#", "^", ""))
             self._packed = {name: self._oid(name, oid.encode()) for oid, name in pairs}
             self._packed_mark = mark

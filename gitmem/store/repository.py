@@ -19,9 +19,11 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeVar
 
 import pygit2
-from pygit2.enums import ConfigLevel, ObjectType as GitType, RepositoryOpenFlag
+from pygit2.enums import ConfigLevel, RepositoryOpenFlag
+from pygit2.enums import ObjectType as GitType
 
-from gitmem import host, sidecar as sidecars
+from gitmem import host
+from gitmem import sidecar as sidecars
 from gitmem.errors import ConflictError, CorruptError, UnavailableError
 from gitmem.sidecar import Sidecar
 from gitmem.store import objects as git
@@ -131,7 +133,7 @@ def _entries(tree: Any) -> dict[str, Oid]:
 class _Handle(threading.local):
     """What one thread holds open: libgit2's handle and everything read through it."""
 
-    mark: tuple[int, int] | None | str = "closed"
+    mark: tuple[int, int] | str | None = "closed"
     repository: pygit2.Repository | None = None
     views: dict[str, View]
     sidecars: dict[Oid, Sidecar]
@@ -205,7 +207,9 @@ class Repository:
             kind, data = self._fresh().odb.read(pygit2.Oid(raw=oid))
         except (KeyError, pygit2.GitError) as fault:
             message = f"the object {oid.hex()} in {self.folder} is missing or damaged: {fault}."
-            raise CorruptError(message, hint="Run gitmem doctor; restore it from a clone or a backup.") from None
+            raise CorruptError(
+                message, hint="Run gitmem doctor; restore it from a clone or a backup."
+            ) from None
         return _TYPES[kind], data
 
     def reader(self) -> git.Read:
@@ -298,8 +302,8 @@ class Repository:
     def learn_removals(self, tips: Mapping[str, Oid]) -> None:
         """Find what `removals_of` answers for many epochs, in one walk by git."""
         out = host.git(
-            self.folder, "log", "-z", "--no-renames", "--diff-merges=separate", "--diff-filter=D", "--name-only",
-            "--source", "--stdin", "--format=%x01%S %H", "--", *KINDS,
+            self.folder, "log", "-z", "--no-renames", "--diff-merges=separate", "--diff-filter=D",
+            "--name-only", "--source", "--stdin", "--format=%x01%S %H", "--", *KINDS,
             data=b"".join(tip.hex().encode() + b"\n" for tip in tips.values()),
         )  # fmt: skip
         self._fresh()
@@ -390,7 +394,11 @@ class Repository:
         path = f"{self.folder}/{STRAYS}"
         with open(path, "ab", buffering=0) as file:
             size = file.tell()
-            yield lambda line: file.write(line + b"\n") and None
+
+            def note(line: bytes) -> None:
+                file.write(line + b"\n")
+
+            yield note
         if size:
             os.truncate(path, size)
         else:
@@ -441,4 +449,3 @@ def retry_stale(attempt: Callable[[], T], tries: int = 100) -> T:
         except StaleRefError:
             continue
     raise ConflictError("other writers were faster a hundred times.", hint="Try again.")
-

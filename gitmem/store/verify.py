@@ -36,7 +36,7 @@ def check_pack(base: str) -> int:
     try:
         pack.check_length_and_checksum()
         return sum(1 for item in pack.iterobjects() if item.id)
-    except Exception as fault:  # noqa: BLE001 - any fault of the independent reader is the finding
+    except Exception as fault:
         raise CorruptError(f"the pack {base}.pack does not read back: {fault!r}.") from fault
     finally:
         pack.close()
