@@ -6,20 +6,23 @@ import random
 from dataclasses import dataclass, field
 
 from gitmem.store.objects import (
-    BLOB_MODE,
     TREE_MODE,
     Commit,
-    Entry,
     Oid,
     Stage,
-    format_tree,
     hash_object,
     history,
     parse_tree,
 )
 from gitmem.tracepath import LeafName
 
-NAMES = ["20260531-115447", "20260531-115448", "20260531-115449-user", "20260601-000000", "20260601-000000-0002"]
+NAMES = [
+    "20260531-115447",
+    "20260531-115448",
+    "20260531-115449-user",
+    "20260601-000000",
+    "20260601-000000-0002",
+]
 LEAVES = [LeafName("raw", f"{name}.txt") for name in NAMES]
 TEXTS = ["好的", "昨天我们去了北京，看到了故宫。后来下雨了。", "x" * 60, "secret one\r\n", "同一句话"]
 
@@ -93,7 +96,9 @@ class History:
         if pick.random() < 0.2:
             headers.append(b"gpgsig -----BEGIN PGP SIGNATURE-----\n \n abc\n -----END PGP SIGNATURE-----")
         tree = self._tree(files)
-        made = self.stage.put("commit", Commit(tree, tuple(parents), tuple(headers), message.encode()).format())
+        made = self.stage.put(
+            "commit", Commit(tree, tuple(parents), tuple(headers), message.encode()).format()
+        )
         self.files[made] = files
         return made
 
@@ -126,5 +131,3 @@ def _files(stage: Stage, tree: Oid, prefix: str) -> list[tuple[str, Oid]]:
         else:
             found.append((name, entry.oid))
     return found
-
-

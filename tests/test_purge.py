@@ -75,7 +75,9 @@ def test_purge_removes_the_leaf_and_nothing_else(seed: int, leaves: list[LeafNam
     assert after.keys() == set(rewrite.commits.values())  # twins that differed only in a victim become one
     for oid, files in before.items():
         mine = after[rewrite.commits[oid]]
-        assert {p: b for p, b in mine.items() if p not in gone} == {p: b for p, b in files.items() if p not in gone}
+        assert {p: b for p, b in mine.items() if p not in gone} == {
+            p: b for p, b in files.items() if p not in gone
+        }
         for path in gone & mine.keys():
             assert sidecars.is_tombstone(rewrite.stage.data(mine[path]))
     for oid, commit in history([tip], made.stage.read):
@@ -109,7 +111,9 @@ def test_purged_messages_name_no_victim(seed: int, leaves: list[LeafName]) -> No
     names = [path for leaf in leaves for path in (leaf.path, leaf.sidecar)]
     for oid, commit in history([tip], made.stage.read):
         held = [made.files[oid].get(name) for name in names]
-        before = [[made.files[p].get(name) for name in names] for p in commit.parents] or [[None] * len(names)]
+        before = [[made.files[p].get(name) for name in names] for p in commit.parents] or [
+            [None] * len(names)
+        ]
         touched = any(held != other for other in before)
         new = Commit.parse(rewrite.stage.data(rewrite.commits[oid]))
         assert new.message == (MESSAGE if touched else commit.message)
@@ -166,7 +170,9 @@ def test_find_victims_reads_tombstones_and_forgotten_sidecars() -> None:
         LEAVES[3].sidecar: b"# state: released\n",
     }
     tree = stage.edit(empty, {path: stage.put("blob", data) for path, data in files.items()})
-    commit = stage.put("commit", Commit(tree, (), (b"author a <a> 0 +0000", b"committer a <a> 0 +0000"), b"x").format())
+    commit = stage.put(
+        "commit", Commit(tree, (), (b"author a <a> 0 +0000", b"committer a <a> 0 +0000"), b"x").format()
+    )
     victims = find_victims(stage.read, commit)
     assert victims.released == {LEAVES[0]}
     assert victims.forgotten == {LEAVES[1]: blur}

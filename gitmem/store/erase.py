@@ -163,7 +163,9 @@ class _Purge:
         try:
             after = {name: oid for name, oid in refs.items() if name not in drops} | {self.ref: new} | moves
             known = pack.pack_ids(written) if written else set()
-            doomed = self._doomed(victims, after, known, inventory)
+            dropped: set[Oid] = set()
+            git.reachable_from([refs[name] for name in drops], self.read, dropped)
+            doomed = self._doomed(victims, after, known, inventory, dropped)
             self.journal.doomed |= doomed
             self.journal.save()
             if new != tip:
@@ -230,17 +232,23 @@ class _Purge:
         )
 
     def _doomed(
-        self, victims: Victims, refs: Mapping[str, Oid], known: set[Oid], inventory: Inventory
+        self,
+        victims: Victims,
+        refs: Mapping[str, Oid],
+        known: set[Oid],
+        inventory: Inventory,
+        dropped: set[Oid],
     ) -> set[Oid]:
         """What the store holds and no ref of `refs` needs, as far as this purge answers for it.
 
-        `known` are objects of a pack just written: all that the rewritten refs need.
+        `known` are objects of a pack just written: all that the rewritten refs need; `dropped`
+        are those of refs that go.
         """
         heads = {name[len(HEADS) :]: oid for name, oid in refs.items() if name.startswith(HEADS)}
         live = inventory.closed(heads, self.read, without=[self.epoch]) | known
         git.reachable_from(refs.values(), self.read, live)
         unreachable = inventory.all_ids() - live
-        sure = self.journal.doomed | self._old_objects(inventory) | self.repository.stray_ids()
+        sure = self.journal.doomed | dropped | self._old_objects(inventory) | self.repository.stray_ids()
         return (sure & unreachable) | _tainted(unreachable - sure, self.read, victims)
 
     def _old_objects(self, inventory: Inventory) -> set[Oid]:
