@@ -22,10 +22,7 @@ types: .venv/ready
 	$(BIN)/mypy
 
 bench: .venv/ready
-	@for program in benchmarks/bench_*.py; do \
-	  test -e "$$program" || { echo "no benchmarks yet"; continue; }; \
-	  echo "$$program"; $(BIN)/python "$$program" || exit 1; \
-	done
+	$(BIN)/python -m benchmarks
 
 all: lint types test slow
 

@@ -38,14 +38,16 @@ class Sizes:
     """An epoch for each day."""
     rounds: int
     """Rounds of a measurement of milliseconds."""
+    releases: int
+    """Releases of each kind."""
 
     @classmethod
     def full(cls) -> Sizes:
-        return cls(Shape("wide", 100, 1000, daily=False), Shape("daily", 3650, 27, daily=True), 200)
+        return cls(Shape("wide", 100, 1000, daily=False), Shape("daily", 3650, 27, daily=True), 200, 5)
 
     @classmethod
     def quick(cls) -> Sizes:
-        return cls(Shape("wide", 10, 1000, daily=False), Shape("daily", 365, 27, daily=True), 40)
+        return cls(Shape("wide", 10, 1000, daily=False), Shape("daily", 365, 27, daily=True), 40, 2)
 
 
 def say(text: str) -> None:
@@ -107,7 +109,7 @@ def build(folder: Path, shape: Shape) -> None:
     with new_home(folder) as home:
         report = take(home.persona(PERSONA), shape.entries(), "day", ImportReport())
         if report.taken != shape.total:
-            raise RuntimeError(f"{report.taken} of {shape.total} leaves were imported: {report.left_out[:3]}")
+            raise RuntimeError(f"{report.taken} of {shape.total} leaves came in: {report.left_out[:3]}")
 
 
 def size_of(folder: Path) -> int:

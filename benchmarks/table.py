@@ -36,7 +36,10 @@ class Table:
         """Columns for a terminal."""
         lines = [HEADS, *(row.cells() for row in self.rows)]
         widths = [max(len(line[i]) for line in lines) for i in range(len(HEADS))]
-        shown = ["  ".join(cell.ljust(w) for cell, w in zip(line, widths, strict=True)).rstrip() for line in lines]
+        shown = [
+            "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
+            for line in lines
+        ]
         return "\n".join([self.title, *(f"  {line}" for line in shown), *(f"  {n}" for n in self.notes)])
 
     def markdown(self) -> str:

@@ -260,9 +260,13 @@ class Catalog:
 
     def turn(self, repo: str, turn_id: str, role: str | None) -> Row | None:
         """The leaf of that turn and role, tombstones included."""
-        rows = self._select(
-            "repo = ? AND turn_id = ? AND role IS ? ORDER BY at, seq LIMIT 1", repo, turn_id, role
-        )
+        rows = self._select("repo = ? AND turn_id = ? AND role IS ?", repo, turn_id, role)
+        return min(rows, key=lambda row: (row.at, row.seq), default=None)
+
+    def find(self, repo: str, epoch: str, leaf: LeafName) -> Row | None:
+        """The leaf of that epoch and name, whatever became of it."""
+        where = "repo = ? AND epoch = ? AND kind = ? AND name = ?"
+        rows = self._select(where, repo, epoch, leaf.kind, leaf.name)
         return rows[0] if rows else None
 
     def same_second(self, repo: str, second: str) -> list[Row]:

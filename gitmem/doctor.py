@@ -11,11 +11,11 @@ from pathlib import Path
 from gitmem import host, times
 from gitmem import sidecar as sidecars
 from gitmem.errors import CorruptError, GitmemError
-from gitmem.export import wiki_folder
 from gitmem.home import Home
 from gitmem.leaves import look
 from gitmem.maintain import sweep
 from gitmem.memory import Memory
+from gitmem.places import wiki_folder
 from gitmem.states import State
 from gitmem.store import erase, pack, verify
 from gitmem.store import objects as git
@@ -53,6 +53,7 @@ def check_home(home: Home, *, fix: bool = False) -> list[Finding]:
     if not host.is_private(home.path):
         what = "other users of this machine may enter the home"
         found.append(Finding("mode", str(home.path), what, remedy=f"chmod 700 {home.path}"))
+    found += _local_state(home)
     try:
         personas = home.personas()
     except GitmemError as fault:
@@ -60,6 +61,14 @@ def check_home(home: Home, *, fix: bool = False) -> list[Finding]:
     for persona in personas:
         found += check_memory(home.persona(persona), fix=fix)
     return found
+
+
+def _local_state(home: Home) -> Iterator[Finding]:
+    """The short local list can be read: without it a release cannot name exports."""
+    try:
+        home.local.exports("")
+    except GitmemError as fault:
+        yield Finding("state", str(home.path), fault.message, remedy=fault.hint)
 
 
 def check_memory(memory: Memory, *, fix: bool = False) -> list[Finding]:

@@ -13,10 +13,11 @@ from pathlib import Path
 from gitmem import host, layout, times
 from gitmem import manifest as manifests
 from gitmem import sidecar as sidecars
-from gitmem.errors import ConflictError, UnavailableError
+from gitmem.errors import ConflictError, GitmemError, UnavailableError
 from gitmem.home import Home
 from gitmem.leaves import Standing, archived_at, archived_blob, look, ratio, said_at
 from gitmem.memory import Memory
+from gitmem.places import wiki_folder
 from gitmem.sidecar import Sidecar
 from gitmem.states import State
 from gitmem.store import objects as git
@@ -64,6 +65,8 @@ def export(home: Home, folder: str | Path, progress: Progress | None = None) -> 
         if target.exists():
             target.rmdir()
         draft.rename(target)
+    except GitmemError:
+        raise
     except OSError as fault:
         raise UnavailableError(f"{target} cannot be written: {fault}.") from fault
     finally:
@@ -132,11 +135,6 @@ def _sidecar_of_removed(memory: Memory, standing: Standing, leaf: LeafName) -> b
             compression_ratio=ratio(data),
         )
     )
-
-
-def wiki_folder(repository: Path) -> Path:
-    """The repository of the human pages that belong to a memory repository."""
-    return repository.with_name(repository.name.removesuffix(".git") + ".wiki.git")
 
 
 def _write_pages(repository: Path, place: Path) -> None:

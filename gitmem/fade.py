@@ -30,7 +30,7 @@ def blur(text: str, keep: float) -> str:
     Raises:
         RefusedError: the text is too short to lose a part and keep one.
     """
-    for units in (_split(_SENTENCE, text), _split(_CLAUSE, text)):
+    for units in (sentences(text), _split(_CLAUSE, text)):
         if len(units) > 1:
             result = _elide(units, _ranked(units)[: _count(len(units), keep)])
             if result != text:
@@ -46,6 +46,11 @@ def blur(text: str, keep: float) -> str:
 
 def _count(units: int, keep: float) -> int:
     return max(1, min(units - 1, round(keep * units)))
+
+
+def sentences(text: str) -> list[str]:
+    """The sentences of a text; joined they are the text again."""
+    return _split(_SENTENCE, text)
 
 
 def _split(pattern: re.Pattern[str], text: str) -> list[str]:
@@ -96,7 +101,7 @@ def _elide(units: list[str], kept: list[int]) -> str:
 
 def extract(text: str, limit: int = 120) -> str:
     """The most central sentence of `text`, word for word, at most `limit` characters; may be empty."""
-    units = [unit.strip() for unit in _split(_SENTENCE, text)]
+    units = [unit.strip() for unit in sentences(text)]
     for i in _ranked(units):
         if units[i] and units[i] != ELISION and len(units[i]) <= limit:
             return units[i]

@@ -162,7 +162,7 @@ class Home:
     def create(self, manifest: Manifest) -> Memory:
         """Make the repository of a manifest; see `add_persona`."""
         with host.locked(str(self.path / "gitmem.lock"), self.settings.lock_seconds):
-            self._check_free(manifest)
+            self.check_free(manifest)
             folder = self.path / f"{manifest.name.key}.git"
             draft = folder.with_name(f".new-{folder.name}")
             if draft.exists():
@@ -180,7 +180,8 @@ class Home:
             draft.rename(folder)
         return self.persona(name)
 
-    def _check_free(self, manifest: Manifest) -> None:
+    def check_free(self, manifest: Manifest) -> None:
+        """Raise `ConflictError` if the persona, or one of its aliases, is taken."""
         taken = {alias_key(alias): other for other in self.personas() for alias in (*other.aliases, other)}
         if manifest.name.key in {other.lower() for other in self.personas()}:
             raise ConflictError(

@@ -254,6 +254,8 @@ def git(repository: str, *arguments: str, data: bytes = b"") -> bytes:
             "git is not installed, or not on PATH.", hint="Install git 2.31 or newer."
         ) from None
     if done.returncode:
-        said = " ".join(done.stderr.decode("utf-8", "replace").split())[:400]
+        # Some commands, fsck for one, tell their findings on stdout.
+        output = done.stderr + b" " + (done.stdout if arguments[0] == "fsck" else b"")
+        said = " ".join(output.decode("utf-8", "replace").split())[:400]
         raise CorruptError(f"git {arguments[0]} failed in {repository}: {said}", hint="Run gitmem doctor.")
     return done.stdout

@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from datetime import datetime
 from typing import Any, TypeVar
-from zoneinfo import ZoneInfo
 
 from gitmem import checks, leaves, times
 from gitmem import manifest as manifests
@@ -40,6 +39,7 @@ from gitmem.transaction import USER, Leaf, Transaction, Turn, When
 T = TypeVar("T")
 Clock = Callable[[], datetime]
 FIRST_EPOCH = "D1"
+_MEMO_MAX = 65536
 
 
 class Memory:
@@ -62,6 +62,9 @@ class Memory:
         self._manifest_memo: tuple[Oid, Manifest] | None = None
         self.name = self.manifest.name
         self.key = self.name.key
+        self.zone = times.zone(self.manifest.timezone)
+        """The persona's time zone, fixed when the persona was made."""
+        self._own_memo: dict[str, TracePath] = {}
         repository.on_lock.append(lambda: erase.resume(repository))
         if erase.pending(repository):
             with repository.locked():
@@ -83,11 +86,6 @@ class Memory:
                 raise NotFoundError(f"{self.repository.folder} holds no persona: main has no gitmem.yaml.")
             self._manifest_memo = tip, manifests.parse(data, f"gitmem.yaml in {self.repository.folder}")
         return self._manifest_memo[1]
-
-    @property
-    def zone(self) -> ZoneInfo:
-        """The persona's time zone."""
-        return times.zone(self.manifest.timezone)
 
     def now(self) -> datetime:
         """The present time in the persona's zone, to the second."""
@@ -112,13 +110,16 @@ class Memory:
             UsageError: it is malformed.
             RefusedError: it belongs to another persona; whether it exists is not told.
         """
-        found = parse_hnl(path) if path[:1] in "TR" else None
+        known = self._own_memo.get(path)
+        if known is not None:
+            return known
+        found = parse_hnl(path)
         readings = found.paths if found else (TracePath.parse(path),)
         for reading in readings:
-            if reading.persona_name == self.name:
-                return reading
             if reading.persona_name.key == self.key:
-                return self.path(reading.epoch, reading.leaf)
+                if len(self._own_memo) > _MEMO_MAX:
+                    self._own_memo.clear()
+                return self._own_memo.setdefault(path, self.path(reading.epoch, reading.leaf))
         message = (
             f"{readings[0]} is not a path of {self.name}; a memory reads and changes its own leaves only."
         )
@@ -179,6 +180,12 @@ class Memory:
         subject = f"epoch {self.name}/{name}\n"
         self.repository.commit(name, {}, subject, base=None, author=who, committer=who)
         return name
+
+    def pin_epoch(self) -> None:
+        """Let the current epoch stay what it is, whatever epochs an import adds. Call under the lock."""
+        if self.manifest.epoch is None:
+            current = self._current_epoch(self.repository.refs.heads())
+            retry_stale(lambda: self._set_manifest(replace(self.manifest, epoch=current), f"epoch {current}"))
 
     def _set_manifest(self, manifest: Manifest, subject: str) -> None:
         if manifest == self.manifest:
@@ -398,6 +405,8 @@ class Memory:
     def wither(self, path: str, keep: float = 0.4, *, forget_original: bool = False) -> Leaf:
         """Blur a raw leaf. History keeps the sharp text, unless `forget_original` purges it too.
 
+        The leaf's `report` then says where the original was purged, as that of a release does.
+
         Raises:
             NotFoundError: it does not exist.
             RefusedError: it is a record, or may not wither.
@@ -406,14 +415,16 @@ class Memory:
         target = self.own(path)
         self._check_exists(target)
         with self.repository.locked():
+            texts = self._full_texts([target]) if forget_original else []
             self._change(
                 target.epoch,
                 lambda tx: tx.wither(target, keep, forget_original=forget_original),
                 locked=True,
             )
-            if forget_original:
-                self._purge([target.epoch])
-        return self._as_leaf(target)
+            report = self._purge({target.epoch: [target]}, texts) if forget_original else None
+        leaf = self._as_leaf(target)
+        leaf.report = report
+        return leaf
 
     def set_visible(self, path: str, visible: bool) -> Leaf:  # noqa: FBT001 - the verb's one word
         """Say whether humans may see a record. Its bytes stay; the sidecar overrides them."""
@@ -464,45 +475,53 @@ class Memory:
             return self._preview(groups)
         with self.repository.locked():
             self._check_all(groups, State.RELEASED)
+            texts = self._full_texts(path for mine in groups.values() for path in mine)
             for epoch, mine in groups.items():
                 self._each(epoch, mine, Transaction.release)
-            outcomes = self._purge(groups)
-        results = tuple(
-            Released(path, State.RELEASED.status, self._tip(epoch))
-            for epoch, mine in groups.items()
-            for path in mine
-        )
+            return self._purge(groups, texts)
+
+    def _full_texts(self, paths: Iterable[TracePath]) -> list[bytes]:
+        """What leaves said, as far as it can be read: to look for it in places that only quote."""
+        found = []
+        for path in paths:
+            view = self.repository.view(path.epoch)
+            standing = look(self.repository, view, path.leaf) if view else None
+            if standing is None or standing.state in (None, State.RELEASED):
+                continue
+            oid = standing.shown
+            if oid is None or (standing.sidecar and standing.sidecar.full_text):
+                oid = archived_blob(self.repository, path.leaf, standing)
+            found.append(self.repository.blob(oid))
+        return found
+
+    def _purge(self, groups: dict[str, list[TracePath]], texts: list[bytes]) -> ReleaseReport:
+        """Purge the epochs of leaves whose sidecars call for it. Call under the lock."""
+        outcomes = [erase.purge_epoch(self.repository, epoch) for epoch in groups]
+        self.refresh()
+        results = []
+        for path in (path for mine in groups.values() for path in mine):
+            tip = self.repository.refs.head(path.epoch)
+            results.append(Released(path, self.trace(path).status, tip.hex() if tip else None))
         places = [place for outcome in outcomes for place in outcome.places]
         return ReleaseReport(
-            results,
-            (*places, *self._other_places(groups)),
+            tuple(results),
+            (*places, *self._other_places(groups, texts)),
             objects=sum(outcome.deleted for outcome in outcomes),
             notes=tuple(note for outcome in outcomes for note in outcome.notes),
         )
 
-    def _tip(self, epoch: str) -> str | None:
-        tip = self.repository.refs.head(epoch)
-        return tip.hex() if tip else None
-
-    def _purge(self, epochs: Iterable[str]) -> list[erase.Outcome]:
-        outcomes = [erase.purge_epoch(self.repository, epoch) for epoch in epochs]
-        self.refresh()
-        return outcomes
-
     def _preview(self, groups: dict[str, list[TracePath]]) -> ReleaseReport:
-        count = sum(
-            erase.preview(self.repository, epoch, [p.leaf for p in mine]) for epoch, mine in groups.items()
-        )
-        results = []
-        for path in (path for mine in groups.values() for path in mine):
-            answer = self.trace(path)
-            results.append(Released(path, answer.status, None))
-        return ReleaseReport(tuple(results), tuple(self._other_places(groups)), dry_run=True, objects=count)
+        leaves_of = {epoch: [path.leaf for path in mine] for epoch, mine in groups.items()}
+        count = sum(erase.preview(self.repository, epoch, mine) for epoch, mine in leaves_of.items())
+        paths = [path for mine in groups.values() for path in mine]
+        results = tuple(Released(path, self.trace(path).status, None) for path in paths)
+        places = tuple(self._other_places(groups, self._full_texts(paths)))
+        return ReleaseReport(results, places, dry_run=True, objects=count)
 
-    def _other_places(self, groups: dict[str, list[TracePath]]) -> list[Place]:
+    def _other_places(self, groups: dict[str, list[TracePath]], texts: list[bytes]) -> list[Place]:
         """Places outside the repository."""
         paths = [path for mine in groups.values() for path in mine]
-        return other_places(self.repository, self._local.exports(self.key), paths)
+        return other_places(self.repository, self._local, self.key, paths, texts)
 
     # -- what transactions ask ---------------------------------------------------------------
 
@@ -518,11 +537,13 @@ class Memory:
         """Leaves of any epoch said in that second, tombstones included."""
         return self.catalog.same_second(self.key, second)
 
-    def check_not_released(self, leaf: LeafName) -> None:
-        """Raise `RefusedError` if a tombstone of that name stands in any epoch."""
+    def check_free(self, epoch: str, leaf: LeafName) -> None:
+        """Raise if a leaf of that name is in the epoch, or a tombstone of it stands in any."""
         row = self.catalog.released(self.key, leaf)
         if row is not None:
             raise RefusedError(f"{self.path(row.epoch, leaf)} was released; its name never returns.")
+        if self.catalog.find(self.key, epoch, leaf) is not None:
+            raise ConflictError(f"{self.path(epoch, leaf)} exists already.", hint="Choose another id.")
 
     def find_turn(self, turn_id: str, role: str | None) -> Leaf | None:
         """The leaf that a turn and role were written to, tombstones included."""

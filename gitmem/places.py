@@ -1,24 +1,52 @@
-"""Places outside a repository where released text may be: exports and remotes gitmem knows of."""
+"""Places outside a repository where released text may be: exports, remotes and the wiki."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
+from pathlib import Path
 
 import pygit2
 
+from gitmem.errors import CorruptError, UnavailableError
+from gitmem.fade import sentences
+from gitmem.local import LocalState
 from gitmem.report import Place, Reach
-from gitmem.store.repository import Repository
+from gitmem.store.objects import items
+from gitmem.store.repository import MAIN, Repository
 from gitmem.tracepath import TracePath
 
+_QUOTE = 12
+"""The fewest bytes of a sentence that are looked for in pages: shorter ones stand anywhere."""
 
-def other_places(repository: Repository, exports: Iterable[str], paths: list[TracePath]) -> list[Place]:
-    """What became of released leaves outside their repository."""
+
+def wiki_folder(repository: Path) -> Path:
+    """The repository of the human pages that belong to a memory repository."""
+    return repository.with_name(repository.name.removesuffix(".git") + ".wiki.git")
+
+
+def other_places(
+    repository: Repository,
+    local: LocalState,
+    key: str,
+    paths: Collection[TracePath],
+    texts: Collection[bytes],
+) -> list[Place]:
+    """What became of released leaves outside their repository; `texts` are what they said."""
     found = [Place("catalog (index.db)", Reach.NOT_PRESENT, "it holds names and times, no text")]
-    found += [_look_into_export(folder, paths) for folder in exports]
-    for url in remotes(repository.folder):
-        command = f"git -C {repository.folder} push {url} (its administrator must then purge it too)"
+    try:
+        found += [_look_into_export(folder, paths) for folder in local.exports(key)]
+    except UnavailableError as fault:
+        found.append(
+            Place("exports", Reach.UNREACHED, fault.message, "find exports made before, and remove them")
+        )
+    for name, url in remotes(repository.folder):
+        epochs = " ".join(sorted({path.epoch for path in paths}))
+        command = f"git -C '{repository.folder}' push --force {name} {epochs} (then purge there)"
         found.append(Place(f"remote {url}", Reach.UNREACHED, "gitmem does not know what it holds", command))
+    wiki = wiki_folder(Path(repository.folder))
+    if wiki.is_dir():
+        found.append(_look_into_wiki(wiki, texts))
     return found
 
 
@@ -26,32 +54,57 @@ def _look_into_export(folder: str, paths: Iterable[TracePath]) -> Place:
     name = f"export {folder}"
     if not os.path.isdir(folder):
         gone = "the folder is not there; a copy of it would still hold the text"
-        return Place(
-            name, Reach.UNREACHED if not os.path.isdir(os.path.dirname(folder)) else Reach.NOT_PRESENT, gone
-        )
-    held = []
-    for path in paths:
-        place = f"{folder}/{path.persona_name}/{path.epoch}"
-        candidates = (
-            f"{place}/{path.leaf.path}",
-            f"{place}/history/{path.leaf.path}",
-            f"{place}/{path.leaf.sidecar}",
-        )
-        held += [file for file in candidates if os.path.exists(file)]
+        reachable = os.path.isdir(os.path.dirname(folder))
+        return Place(name, Reach.NOT_PRESENT if reachable else Reach.UNREACHED, gone)
+    held = [file for path in paths for file in _exported_files(folder, path) if os.path.exists(file)]
     if not held:
         return Place(name, Reach.NOT_PRESENT)
-    shown = " ".join(f"'{file}'" for file in held[:20]) + (" …" if len(held) > 20 else "")
+    shown = " ".join(f"'{file}'" for file in held)
     return Place(name, Reach.UNREACHED, f"{len(held)} files hold it", f"rm {shown}")
 
 
-def remotes(folder: str) -> list[str]:
-    """URLs of the remotes in a repository's configuration, without user names and passwords."""
+def _exported_files(folder: str, path: TracePath) -> tuple[str, ...]:
+    place = f"{folder}/{path.persona_name}/{path.epoch}"
+    return tuple(
+        f"{place}/{name}" for name in (path.leaf.path, f"history/{path.leaf.path}", path.leaf.sidecar)
+    )
+
+
+def remotes(folder: str) -> list[tuple[str, str]]:
+    """Names and URLs of the remotes in a repository's configuration, URLs without user and password."""
     config = pygit2.Config(f"{folder}/config")
-    values = [e.value or "" for e in config if e.name.startswith("remote.") and e.name.endswith(".url")]
-    return [_without_user(url) for url in values]
+    found = [e for e in config if e.name.startswith("remote.") and e.name.endswith(".url")]
+    return [(e.name[len("remote.") : -len(".url")], _without_user(e.value or "")) for e in found]
 
 
 def _without_user(url: str) -> str:
     scheme, mark, rest = url.partition("://")
     host, slash, path = rest.partition("/")
     return f"{scheme}{mark}{host.rpartition('@')[2]}{slash}{path}" if mark else url
+
+
+def _look_into_wiki(folder: Path, texts: Iterable[bytes]) -> Place:
+    """Whether a page, or an old version of one, quotes a whole sentence of a leaf. Pages are human words."""
+    name = f"pages ({folder.name})"
+    quotes = {quote for text in texts for quote in _quotes(text)}
+    wiki = Repository(str(folder))
+    try:
+        tip = wiki.refs.head(MAIN)
+        blobs = [item for item in items([tip], wiki.read) if item.kind == "blob"] if tip else []
+        held = {item.path.decode("utf-8", "replace") for item in blobs if _holds(wiki.blob(item.oid), quotes)}
+    except CorruptError as fault:
+        return Place(name, Reach.UNREACHED, fault.message, "gitmem doctor")
+    finally:
+        wiki.close()
+    if held:
+        return Place(name, Reach.KEPT, f"quoted in {', '.join(sorted(held))}")
+    return Place(name, Reach.NOT_PRESENT)
+
+
+def _quotes(text: bytes) -> list[bytes]:
+    found = [sentence.strip().encode() for sentence in sentences(text.decode("utf-8", "replace"))]
+    return [quote for quote in found if len(quote) >= _QUOTE]
+
+
+def _holds(data: bytes, quotes: Iterable[bytes]) -> bool:
+    return any(quote in data for quote in quotes)

@@ -78,8 +78,8 @@ def parse_until(value: str | date | datetime, local: tzinfo, what: str = "until"
         return moment
     try:
         return datetime.combine(moment.date() + timedelta(days=1), time(), tzinfo=local)
-    except OverflowError:
-        raise UsageError(f"{what} {str(value)!r} is out of range.") from None
+    except OverflowError:  # the last day there is
+        return datetime.max.replace(microsecond=0, tzinfo=local)
 
 
 def iso(moment: datetime) -> str:

@@ -89,6 +89,8 @@ def check_owner(value: str, part: str) -> str:
     rule = "1 to 40 letters, digits and single . _ - between them"
     if len(value) > _OWNER_MAX or not _OWNER.fullmatch(value):
         raise UsageError(f"{part} {_shown(value)} is not a valid name: {rule}.")
+    if value.startswith(("TRACE.", "REMEMBER.")):
+        raise UsageError(f"{part} {_shown(value)} begins like an HNL string; choose another.")
     if value.lower() in _RESERVED_OWNERS:
         raise UsageError(f"{part} {_shown(value)} is a reserved name; choose another.")
     if value.lower().endswith((".git", ".wiki", ".rss", ".atom", ".keys", ".gpg")):

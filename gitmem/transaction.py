@@ -18,6 +18,7 @@ from gitmem.checks import check_keep, check_summary, check_word, check_words
 from gitmem.errors import ConflictError, RefusedError
 from gitmem.leaves import Draft
 from gitmem.records import Record
+from gitmem.report import ReleaseReport
 from gitmem.sidecar import Sidecar
 from gitmem.states import State
 from gitmem.store import erase
@@ -54,6 +55,8 @@ class Leaf:
     """When it was said, ISO 8601 with offset."""
     created: bool
     """False where the same turn had been written before, and nothing was changed."""
+    report: ReleaseReport | None = None
+    """Where the original was purged, of a leaf that withered with `forget_original`."""
 
 
 class Turn(NamedTuple):
@@ -276,7 +279,7 @@ class Transaction:
 
     def _record(self, draft: Record, data: bytes, moment: datetime) -> Leaf:
         leaf = LeafName("hldp", draft.id + ".json")
-        self._memory.check_not_released(leaf)
+        self._memory.check_free(self.epoch, leaf)
         blob = self._draft.add("record", leaf, data, Sidecar())
         return self._added(leaf, blob, times.iso(moment), Sidecar(), moment)
 

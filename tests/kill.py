@@ -14,6 +14,7 @@ The server has one thread and opens no repository, so a fork is a clean new proc
 from __future__ import annotations
 
 import builtins
+import hashlib
 import io
 import json
 import os
@@ -43,8 +44,6 @@ _CALLS = ("rename", "replace", "link", "unlink", "truncate", "fsync", "mkdir", "
 
 def secret(seed: str) -> str:
     """A text of five sentences whose every 12-byte run stands in no other text."""
-    import hashlib
-
     parts = [hashlib.sha256(f"{seed} {i}".encode()).hexdigest() for i in range(5)]
     return "。".join(parts) + "。"
 
@@ -109,7 +108,9 @@ DEEDS: dict[str, Callable[[Memory, Any], Any]] = {
     "timeline": lambda m, _: [entry.as_dict() for entry in m.timeline(limit=1000).entries],
     "next": lambda m, text: m.write(text, at=NOW + timedelta(hours=1), epoch="D1", label="next").trace_path,
     "write": lambda m, _: m.write(secret("new"), epoch="D1", tags=["猫"]).trace_path,
-    "write_turn": lambda m, _: m.write_turn("t-9", user=secret("u"), companion=secret("c"), epoch="D4"),
+    "write_turn": lambda m, _: [
+        leaf.trace_path for leaf in m.write_turn("t-9", user=secret("u"), companion=secret("c"), epoch="D4")
+    ],
     "record": lambda m, _: m.record({"题": [1, None]}, id="mem_killed00", epoch="D2").trace_path,
     "archive": lambda m, paths: [leaf.trace_path for leaf in m.archive(*paths)],
     "wither": lambda m, paths: m.wither(paths[0]).trace_path,
@@ -155,10 +156,11 @@ class _Killer:
                 self.die()
             if mine and self.mode == "before":
                 self.die()
-            result = call(*args, **kwargs)
-            if mine:
-                self.die()
-            return result
+            try:
+                return call(*args, **kwargs)
+            finally:
+                if mine:
+                    self.die()
 
         return counted
 
@@ -254,7 +256,7 @@ def _child(request: dict[str, Any], out: int, log: int) -> None:
         killer.install()
     try:
         answer = {"value": _do(home, request["deed"], request["value"]), "calls": killer.calls}
-    except BaseException as fault:
+    except BaseException as fault:  # noqa: BLE001 - whatever it is, the test is told
         answer = {"error": f"{type(fault).__name__}: {fault}", "trace": traceback.format_exc()}
     with io.FileIO(out, "w") as file:
         file.write(json.dumps(answer).encode())
@@ -302,20 +304,20 @@ class Killer:
     def run(self, home: Path, deed: str, value: Any = None) -> Any:
         """Do it in a process of its own; what it returned. Fails the test if it failed."""
         answer = self._ask(home, deed, value, 0, "before", count=False)
-        assert "error" not in answer, f"{deed} after a kill: {answer['error']}\n{answer['trace']}"
+        assert "error" not in answer, f"{deed} after a kill: {answer['error']}\n{answer.get('trace')}"
         assert not answer["killed"]
         return answer["value"]
 
     def count(self, home: Path, deed: str, value: Any = None) -> int:
         """Do it, and count its steps."""
         answer = self._ask(home, deed, value, 0, "before", count=True)
-        assert "error" not in answer, answer.get("trace")
+        assert "error" not in answer, answer
         return int(answer["calls"])
 
     def kill(self, home: Path, deed: str, value: Any, at: int, mode: str) -> str | None:
         """Do it and die at step `at`; the step, or None where it ended before it got there."""
         answer = self._ask(home, deed, value, at, mode, count=True)
-        assert "error" not in answer, answer.get("trace")
+        assert "error" not in answer, answer
         return f"{mode} {answer['step']}" if answer["killed"] else None
 
     def close(self) -> None:

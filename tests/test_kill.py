@@ -13,14 +13,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from tests.conftest import run_git
 from tests.kill import MODES, PERSONA, Killer, secret
 
 REPOSITORY = "ym001/zy001.git"
 RUN = 12
 _LEFT = re.compile(
-    r"gitmem\.ref-|(^|/)refs/.*\.lock$|tmp_object_git2_|tmp_pack_|tmp_idx_|\.new$|gitmem\.purge/.+|gc\.pid$"
+    r"gitmem\.ref-|(^|/)refs/.*\.lock$|tmp_object_git2_|tmp_pack_|tmp_idx_|\.new$|gitmem\.purge/.+"
 )
+_PACK = re.compile(r"(.*/pack-[0-9a-f]{40})\.(pack|keep|idx|rev)$")
 
 
 @dataclass(frozen=True)
@@ -61,7 +63,12 @@ def turns_file(folder: Path) -> Path:
     """Six turns of one day, one without an own time."""
     path = folder / "turns.jsonl"
     lines = [
-        {"id": f"imported-{i}", "ts": f"2026-06-09T10:0{i}:00", "role": "user", "text": secret(f"imported {i}")}
+        {
+            "id": f"imported-{i}",
+            "ts": f"2026-06-09T10:0{i}:00",
+            "role": "user",
+            "text": secret(f"imported {i}"),
+        }
         for i in range(6)
     ]
     del lines[3]["ts"]
@@ -147,7 +154,9 @@ def where_is(home: Path, texts: tuple[str, ...]) -> list[str]:
 
 def leavings(home: Path) -> list[str]:
     """Files that only something unfinished leaves."""
-    files = [os.path.relpath(os.path.join(at, name), home) for at, _, names in os.walk(home) for name in names]
+    files = [
+        os.path.relpath(os.path.join(at, name), home) for at, _, names in os.walk(home) for name in names
+    ]
     return [name for name in files if _LEFT.search(name)]
 
 
@@ -209,6 +218,14 @@ def check_again(world: World, home: Path, step: str) -> None:
     check_fsck(home)
 
 
+def check_release(world: World, home: Path, step: str) -> None:
+    """Whatever was killed, a release afterwards leaves nothing of a leaf anywhere."""
+    if world.verb.deed != "release":
+        world.killer.run(home, "release", [f"{PERSONA}/D1/raw/20260607-090000.txt"])
+        assert where_is(home, ("target D1",)) == [], f"a later release left text, after {step}"
+        check_fsck(home)
+
+
 def attempt(world: World, folder: Path, at: int, mode: str) -> str | None:
     """Kill one child at one step and check everything: "" or what is wrong; None if it was not killed."""
     home = folder / "trial"
@@ -220,6 +237,7 @@ def attempt(world: World, folder: Path, at: int, mode: str) -> str | None:
             return None
         check_after_kill(world, home, step, read_first=at % 2 == 0)
         check_again(world, home, step)
+        check_release(world, home, step)
     except AssertionError as fault:
         return f"{step}: {str(fault)[:600]}"
     finally:
@@ -292,7 +310,12 @@ def test_the_search_for_leavings_finds_them(killer: Killer, tmp_path: Path) -> N
     (home / "note").write_text(secret("elsewhere")[70:85], "utf-8")
     assert where_is(home, ("elsewhere",)) == ["note"]
     assert where_is(home, ("never written",)) == []
-    for name in ("gitmem.ref-1-ab", "refs/heads/D1.lock", "objects/tmp_object_git2_ab", "gitmem.purge/D1.json"):
+    for name in (
+        "gitmem.ref-1-ab",
+        "refs/heads/D1.lock",
+        "objects/tmp_object_git2_ab",
+        "gitmem.purge/D1.json",
+    ):
         (home / REPOSITORY / name).parent.mkdir(exist_ok=True)
         (home / REPOSITORY / name).write_bytes(b"")
     assert len(leavings(home)) == 4

@@ -6,6 +6,7 @@ import inspect
 import re
 import subprocess
 import sys
+from importlib.metadata import version
 from typing import Any
 
 import pytest
@@ -22,7 +23,8 @@ EXIT_CODES = {
     "CorruptError": (5, "corrupt"),
 }
 HEAVY = (
-    "click", "rich", "dulwich.porcelain", "whoosh", "fastapi", "uvicorn", "jinja2", "mcp", "httpx", "markdown_it",
+    "click", "rich", "dulwich.porcelain", "whoosh", "fastapi", "uvicorn", "jinja2", "mcp", "httpx",
+    "markdown_it",
 )  # fmt: skip
 
 
@@ -58,7 +60,17 @@ def test_everything_public_has_a_docstring(name: str) -> None:
     assert not own.startswith(f"{name}("), f"{name} has only the docstring that dataclass makes"
     for member, found in public_members(value).items():
         shown = found.__func__ if isinstance(found, staticmethod | classmethod) else found
-        plain = member in ("as_dict", "name", "aliases", "human", "timezone", "epoch", "root", "persona", "parse")
+        plain = member in (
+            "as_dict",
+            "name",
+            "aliases",
+            "human",
+            "timezone",
+            "epoch",
+            "root",
+            "persona",
+            "parse",
+        )
         documented = bool((shown.__doc__ or "").strip())
         assert documented or plain or isinstance(found, property), f"{name}.{member} has no docstring"
 
@@ -109,7 +121,11 @@ def test_errors_are_also_what_python_calls_them() -> None:
 def test_error_holds_its_sentence_and_its_hint() -> None:
     for name in EXIT_CODES:
         fault = getattr(gitmem, name)("something is wrong.", hint="Do this.")
-        assert (str(fault), fault.message, fault.hint) == ("something is wrong.", "something is wrong.", "Do this.")
+        assert (str(fault), fault.message, fault.hint) == (
+            "something is wrong.",
+            "something is wrong.",
+            "Do this.",
+        )
 
 
 def test_the_first_example_runs(tmp_path: Any) -> None:
@@ -121,6 +137,4 @@ def test_the_first_example_runs(tmp_path: Any) -> None:
 
 
 def test_version_is_that_of_the_distribution() -> None:
-    from importlib.metadata import version
-
     assert gitmem.__version__ == version("gitmem")

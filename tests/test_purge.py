@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gitmem import sidecar as sidecars
-from gitmem.store.objects import Commit, Oid, Stage, hash_object, history, items
+from gitmem.store.objects import TREE_MODE, Commit, Oid, Stage, hash_object, history, items, parse_tree
 from gitmem.store.purge import MESSAGE, Rewrite, Victims, find_victims
 from gitmem.tracepath import LeafName
 from tests.histories import LEAVES, History, all_files
@@ -192,8 +192,6 @@ def test_items_gives_every_object_once(seed: int) -> None:
 
 
 def _below(stage: Stage, tree: Oid) -> set[Oid]:
-    from gitmem.store.objects import TREE_MODE, parse_tree
-
     found = {tree}
     for entry in parse_tree(stage.data(tree)):
         found |= _below(stage, entry.oid) if entry.mode == TREE_MODE else {entry.oid}

@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 
 from gitmem import Home, Memory, NotFoundError, Reach, RefusedError
+from gitmem.export import export
 from gitmem.maintain import maintain
-from gitmem.store import erase
+from gitmem.store import erase, pack
 from gitmem.store.objects import hash_object
 from gitmem.store.repository import Repository
 from tests.traces import found_in, runs_of
@@ -45,9 +46,9 @@ def filled(memory: Memory) -> tuple[str, str]:
 
 def assert_gone(home: Home, memory: Memory, path: str, text: str = SECRET) -> None:
     """The leaf is gone from every byte of the home, and the repository is sound."""
-    assert memory.trace(path).as_dict() == {
-        "found": False, "content": None, "trace_path": path, "status": "released", "ts": None, "reason": "released",
-    }  # fmt: skip
+    answer = memory.trace(path)
+    assert (answer.found, answer.content, answer.ts) == (False, None, None)
+    assert answer.status == answer.reason == "released"
     assert found_in(home.path, runs_of(text, elsewhere=TWIN.encode())) == []
     git(folder(memory), "fsck", "--full", "--strict")
 
@@ -363,8 +364,6 @@ def test_dry_run_changes_nothing_and_counts_what_release_deletes(home: Home, mem
 
 
 def test_release_names_exports_that_hold_the_leaf(home: Home, memory: Memory, tmp_path: Path) -> None:
-    from gitmem.export import export
-
     secret, _ = filled(memory)
     export(home, tmp_path / "out")
     report = memory.release(secret)
@@ -444,7 +443,6 @@ def test_a_kill_between_unlinks_is_finished_by_the_next_command(
     """A pack without its index, or half the loose objects, left behind: the journal has the list."""
     secret, twin = filled(memory)
     one_pack(folder(memory))
-    from gitmem.store import pack
 
     def die(base: str) -> None:
         os.unlink(base + ".idx")
@@ -535,7 +533,7 @@ def test_two_homes_reach_the_same_ids(home: Home, memory: Memory, tmp_path: Path
     copy = tmp_path / "copy"
     shutil.copytree(home.path, copy)
     memory.release(secret)
-    with Home(copy, clock=lambda: memory.now()) as other:
+    with Home(copy, clock=memory.now) as other:
         theirs = other.persona("YM001/ZY001")
         theirs.release(secret)
         assert Repository(theirs.repository.folder).refs.head(EPOCH) == memory.repository.refs.head(EPOCH)

@@ -34,7 +34,7 @@ def demo_command(folder: Path | None, source: Path | None) -> None:
     """
     from gitmem.importers.stored import init_from
 
-    target = folder or _free_folder()
+    target = folder or run.chosen_home() or _free_folder()
     report = init_from(target, source or _sample(), settings=Settings(demo=True))
     run_steps: list[dict[str, Any]] = []
     with Home(target) as home:

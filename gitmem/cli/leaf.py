@@ -83,11 +83,15 @@ def record_command(persona: str, file: str | None, untold: bool, as_text: bool, 
         value: Any = data.decode("utf-8")
         if not as_text:
             try:
-                value = json.loads(value)
+                value = json.loads(value, parse_constant=_no_constant)
             except (ValueError, RecursionError):
                 if value.lstrip()[:1] in ("{", "["):
                     run.note("The input looks like JSON and is not; it is kept as a string.")
         _written(memory.record(value, told=False if untold else None, **options))
+
+
+def _no_constant(name: str) -> None:
+    raise ValueError(f"{name} is not JSON")
 
 
 def _show(found: Retrieval) -> None:

@@ -60,23 +60,23 @@ def command(name: str) -> Callable[[Callable[..., Any]], click.Command]:
     return wrap
 
 
+def chosen_home() -> Path | None:
+    """The home named by `--home` or GITMEM_HOME."""
+    chosen = click.get_current_context().meta.get(_HOME) or os.environ.get("GITMEM_HOME")
+    return Path(chosen) if chosen else None
+
+
 def home_path() -> Path:
     """Where the home is."""
-    ctx = click.get_current_context()
-    chosen = ctx.meta.get(_HOME) or os.environ.get("GITMEM_HOME")
-    if chosen:
-        return Path(chosen)
+    chosen = chosen_home()
+    if chosen is not None:
+        return chosen
     try:
         return user_data_path("gitmem", appauthor=False)
     except (RuntimeError, KeyError, OSError):
         raise UsageError(
             "no folder for the home is known.", hint="Name one: --home DIR, or GITMEM_HOME."
         ) from None
-
-
-def default_home_is_known() -> bool:
-    """Whether the platform's data folder is an absolute path."""
-    return home_path().is_absolute()
 
 
 @contextmanager

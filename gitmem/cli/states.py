@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import click
 
@@ -29,14 +30,8 @@ def _memory_of(paths: Iterable[str]) -> Iterator[Memory]:
         yield home.persona(parsed[0].persona_name)
 
 
-def _changed(leaves: list[Leaf], status: str, done: str) -> None:
-    results = [{"trace_path": leaf.trace_path, "status": status, "commit": leaf.commit} for leaf in leaves]
-
-    def text() -> None:
-        for leaf in leaves:
-            run.say(f"{leaf.trace_path}  {done}")
-
-    run.answer({"results": results}, text)
+def _results(leaves: list[Leaf], status: str) -> list[dict[str, Any]]:
+    return [{"trace_path": leaf.trace_path, "status": status, "commit": leaf.commit} for leaf in leaves]
 
 
 @run.command("archive")
@@ -47,11 +42,17 @@ def archive_command(paths: tuple[str, ...]) -> None:
     gitmem remember PATH reads it again; --restore brings it back.
     """
     with _memory_of(paths) as memory:
-        _changed(memory.archive(*paths), "archived", "archived")
+        leaves = memory.archive(*paths)
+
+    def text() -> None:
+        for leaf in leaves:
+            run.say(f"{leaf.trace_path}  archived")
+
+    run.answer({"results": _results(leaves, "archived")}, text)
 
 
 @run.command("wither")
-@click.argument("paths", metavar="PATH…", nargs=-1, required=True)
+@click.argument("path", metavar="PATH")
 @click.option(
     "--keep",
     type=float,
@@ -62,15 +63,24 @@ def archive_command(paths: tuple[str, ...]) -> None:
 @click.option(
     "--forget-original", is_flag=True, help="Purge the sharp text from history too. There is no way back."
 )
-def wither_command(paths: tuple[str, ...], keep: float, forget_original: bool) -> None:
-    """Blur raw leaves: some sentences stay word for word, the rest becomes ……
+def wither_command(path: str, keep: float, forget_original: bool) -> None:
+    """Blur a raw leaf: some sentences stay word for word, the rest becomes ……
 
     Git history still holds the sharp text, and gitmem remember --restore brings it back, unless
     --forget-original purges it.
     """
-    with _memory_of(paths) as memory:
-        leaves = [memory.wither(path, keep, forget_original=forget_original) for path in paths]
-        _changed(leaves, "wither", "withered; its original was forgotten" if forget_original else "withered")
+    with _memory_of([path]) as memory:
+        leaf = memory.wither(path, keep, forget_original=forget_original)
+    value: dict[str, Any] = {"results": _results([leaf], "wither")}
+    if leaf.report is not None:
+        value["report"] = leaf.report.as_dict()
+
+    def text() -> None:
+        run.say(f"{leaf.trace_path}  withered{'; its original was forgotten' if leaf.report else ''}")
+        if leaf.report is not None:
+            _print_places(leaf.report)
+
+    run.answer(value, text)
 
 
 @run.command("release")
@@ -114,6 +124,10 @@ def _confirm(paths: tuple[str, ...], *, yes: bool) -> None:
 def _print_report(report: ReleaseReport) -> None:
     for result in report.results:
         run.say(f"{result.trace_path}  {'would be released' if report.dry_run else 'released'}")
+    _print_places(report)
+
+
+def _print_places(report: ReleaseReport) -> None:
     verb = "would be deleted" if report.dry_run else "deleted"
     run.say(f"{report.objects} git objects {verb}.")
     for place in report.places:

@@ -62,12 +62,11 @@ def take(
     done = 0
     for epoch, mine in groups.items():
         with memory.repository.locked():
-            name = memory.ensure_epoch(epoch)
-            for _ in _Batch(memory, name, report).run(mine):
+            memory.pin_epoch()
+            for _ in _Batch(memory, epoch, report).run(mine):
                 done += 1
                 if progress:
                     progress(done, total)
-        report.epochs.add(name)
     memory.refresh()
     report.personas.add(memory.name)
     return report
@@ -80,6 +79,7 @@ class _Batch:
         self._memory = memory
         self._epoch = epoch
         self._report = report
+        self._bulk: Bulk | None = None
         self._counts: dict[str, int] = {}
         self._turns: dict[tuple[str, str | None], str] = {}
         self._named: dict[LeafName, bytes] = {}
@@ -87,20 +87,32 @@ class _Batch:
     def run(self, entries: list[Entry]) -> Iterator[Entry]:
         """Write them all; yields each once it is dealt with."""
         self._memory.refresh()
-        bulk = Bulk(self._memory.repository, self._epoch)
         try:
             for entry in entries:
-                self._one(bulk, entry)
+                self._one(entry)
                 yield entry
-                if bulk.is_full:
-                    bulk.finish()
-                    bulk = Bulk(self._memory.repository, self._epoch)
-            bulk.finish()
+                if self._bulk is not None and self._bulk.is_full:
+                    self._finish()
+            self._finish()
         except BaseException:
-            bulk.abandon()
+            if self._bulk is not None:
+                self._bulk.abandon()
             raise
 
-    def _one(self, bulk: Bulk, entry: Entry) -> None:
+    def _finish(self) -> None:
+        if self._bulk is not None:
+            self._bulk.finish()
+            self._bulk = None
+
+    def _open(self) -> Bulk:
+        """The batch, begun (and its epoch made) when the first leaf is to be written."""
+        if self._bulk is None:
+            self._memory.ensure_epoch(self._epoch)
+            self._report.epochs.add(self._epoch)
+            self._bulk = Bulk(self._memory.repository, self._epoch)
+        return self._bulk
+
+    def _one(self, entry: Entry) -> None:
         try:
             self._memory.check_text(entry.data)
             leaf = self._place(entry)
@@ -119,9 +131,8 @@ class _Batch:
         author = self._memory.person(entry.role, entry.at)
         if entry.speaker:
             author = Person(entry.speaker, author.email, entry.at)
-        bulk.commit(
-            changes, message([("write", leaf)]), author, self._memory.gitmem_person(self._memory.now())
-        )
+        committer = self._memory.gitmem_person(self._memory.now())
+        self._open().commit(changes, message([("write", leaf)]), author, committer)
         self._report.taken += 1
 
     def _place(self, entry: Entry) -> LeafName | None:

@@ -9,19 +9,19 @@ from pathlib import Path
 
 from gitmem import host, layout, times
 from gitmem.bulk import Bulk
-from gitmem.errors import ConflictError, NotFoundError
-from gitmem.export import wiki_folder
+from gitmem.errors import ConflictError
 from gitmem.home import Home
 from gitmem.importers.entries import Progress
 from gitmem.importers.report import ImportReport
 from gitmem.layout import StoredLeaf, StoredPersona
 from gitmem.leaves import said_at
 from gitmem.memory import Memory
+from gitmem.places import wiki_folder
 from gitmem.settings import Settings
 from gitmem.states import State
 from gitmem.store.purge import MESSAGE
 from gitmem.store.repository import MAIN, Repository
-from gitmem.tracepath import leaf_order
+from gitmem.tracepath import TracePath, leaf_order
 from gitmem.transaction import message
 
 
@@ -66,10 +66,16 @@ def take_all(
     """Add personas read from files to a home; leaves that are there already are left alone."""
     total = sum(len(leaves) for persona in personas for leaves in persona.epochs.values())
     done = 0
+    here = {name.lower() for name in home.personas()}
     for stored in personas:
-        try:
+        if stored.manifest.name.key not in here:
+            home.check_free(stored.manifest)
+    for stored in personas:
+        if stored.manifest.name.key in here:
             memory = home.persona(stored.manifest.name)
-        except NotFoundError:
+            with memory.repository.locked():
+                memory.pin_epoch()
+        else:
             memory = home.create(stored.manifest)
         report.personas.add(memory.name)
         for epoch, leaves in stored.epochs.items():
@@ -110,10 +116,9 @@ def _take_epoch(memory: Memory, epoch: str, leaves: list[StoredLeaf], report: Im
             for step in steps:
                 role = step.stored.parsed.role if step.verb in ("write", "record") else None
                 author = memory.person(role, step.when)
-                # A tombstone's commit is what a purge would have made of it.
-                subject = (
-                    MESSAGE.decode() if step.verb == "release" else message([(step.verb, step.stored.leaf)])
-                )
+                # What a purge touches has its message from the start, so that a purge finds nothing to do.
+                purged = step.verb == "release" or step.stored.parsed.forgotten
+                subject = MESSAGE.decode() if purged else message([(step.verb, step.stored.leaf)])
                 bulk.commit(step.changes, subject, author, memory.gitmem_person(memory.now()))
             bulk.finish()
         except BaseException:
@@ -123,22 +128,38 @@ def _take_epoch(memory: Memory, epoch: str, leaves: list[StoredLeaf], report: Im
 
 
 def _is_new(memory: Memory, epoch: str, stored: StoredLeaf, report: ImportReport) -> bool:
+    """Whether the leaf is to be written; where not, the report says why."""
     path = memory.path(epoch, stored.leaf)
     if memory.catalog.released(memory.key, stored.leaf):
         report.released.append(path)
         return False
-    view = memory.repository.view(epoch)
-    assert view is not None
-    status = memory.trace(path).status
-    if status == "not_found":
+    answer = memory.trace(path)
+    if answer.status != "not_found":
+        _note_present(memory, path, stored, report)
+        return False
+    turn = memory.find_turn(stored.parsed.turn_id, stored.parsed.role) if stored.parsed.turn_id else None
+    if turn is None:
         return True
-    oid = view.leaf(stored.leaf)
+    if turn.ts is None:
+        report.released.append(path)
+    else:
+        report.left_out.append((path, f"the same turn stands in {turn.trace_path}."))
+    return False
+
+
+def _note_present(memory: Memory, path: TracePath, stored: StoredLeaf, report: ImportReport) -> None:
+    """Note a leaf whose path is taken."""
+    view = memory.repository.view(path.epoch)
+    oid = view.leaf(path.leaf) if view else None
     there = memory.repository.blob(oid) if oid is not None else None
-    if there == stored.shown:
+    if stored.state is State.RELEASED:
+        report.left_out.append(
+            (path, "it was released in what is imported, and lives here; gitmem release purges it.")
+        )
+    elif there == stored.shown:
         report.present += 1
     else:
-        report.left_out.append((path, f"exists already, {status}, with another text."))
-    return False
+        report.left_out.append((path, f"it exists already, {memory.trace(path).status}, with another text."))
 
 
 def _steps(memory: Memory, stored: StoredLeaf) -> Iterator[_Step]:

@@ -6,6 +6,7 @@ name where that begins like a leaf's, else from when the file was last changed.
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -16,7 +17,7 @@ from gitmem.errors import GitmemError, UsageError
 from gitmem.importers.entries import Entry
 from gitmem.importers.report import ImportReport
 from gitmem.memory import Memory
-from gitmem.tracepath import check_epoch, check_label, check_name
+from gitmem.tracepath import check_epoch, check_name
 
 _STARTS_WITH_TIME = re.compile(r"\d{8}-\d{6}(?=[-.])", re.ASCII)
 
@@ -63,16 +64,16 @@ def _entry(memory: Memory, path: Path) -> Entry:
     changed = datetime.fromtimestamp(int(path.stat().st_mtime), UTC)
     at = times.parse(changed, memory.zone)
     # The name is fixed by time and file name, so that the same file again is the same leaf.
-    suffix = _label(path.stem)
-    name = f"{times.to_name(at)}-{suffix}.txt" if suffix else None
-    return Entry(str(path), data, at, name=name)
+    return Entry(str(path), data, at, name=f"{times.to_name(at)}-{_label(path.stem)}.txt")
 
 
-def _label(stem: str) -> str | None:
-    try:
-        return check_label(re.sub(r"[^a-z0-9_-]+", "-", stem.lower()).strip("-_")[:64])
-    except UsageError:
-        return None
+def _label(stem: str) -> str:
+    """The file's name as a label; one that a label cannot hold is told apart by its hash."""
+    plain = re.sub(r"[^a-z0-9_-]+", "-", stem.lower()).strip("-_")[:40]
+    if plain == stem:
+        return plain
+    mark = hashlib.sha256(stem.encode("utf-8", "surrogateescape")).hexdigest()[:8]
+    return f"{plain}-{mark}" if plain else f"f-{mark}"
 
 
 def _is_epoch(name: str) -> bool:

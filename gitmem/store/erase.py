@@ -141,6 +141,7 @@ class _Purge:
         self.read = repository.reader()
         self.notes: list[str] = []
         self.places: list[Place] = []
+        self.inventory: Inventory
 
     def run(self, running: str) -> Outcome:
         _clear_temporary(self.repository, self.journal, alone=not running)
@@ -157,7 +158,7 @@ class _Purge:
             return Outcome(tip, 0, (Place(f"git objects of {self.epoch}", Reach.NOT_PRESENT),))
         self.journal.old |= {tip} - {new}
         self.journal.save()
-        inventory = Inventory(self.repository)
+        inventory = self.inventory = Inventory(self.repository)
         moves, drops = self._other_refs(refs, rewrite, inventory)
         written = self._write(rewrite, {self.ref: new} | moves) if new != tip or moves else None
         try:
@@ -294,13 +295,14 @@ class _Purge:
             _delete_loose(self.repository, doomed)
             self._delete_packs()
             _delete_derived(folder)
-            if not verify.remaining(self.repository.objects, doomed):
+            left = verify.remaining(self.repository.objects, doomed)
+            # A pack that appeared while the store was read is looked into as well.
+            if not left and not self.inventory.refresh():
                 break
         if written:
             epochpack.drop_loose_doubles(self.repository, written)
             verify.check_pack(written)
         self.repository.bump_generation()
-        left = verify.remaining(self.repository.objects, doomed)
         self._report(doomed, left)
         if not left:
             self.repository.clear_strays()
@@ -309,7 +311,8 @@ class _Purge:
 
     def _delete_packs(self) -> None:
         """Rewrite packs that hold doomed objects without those, then remove the old ones."""
-        inventory = Inventory(self.repository)
+        inventory = self.inventory
+        inventory.refresh()
         bad = [base for base, ids in inventory.packs.items() if ids & self.journal.doomed]
         safe: set[Oid] = set().union(*(ids for base, ids in inventory.packs.items() if base not in bad))
         for base in bad:

@@ -56,24 +56,32 @@ _open_lock = threading.Lock()
 T = TypeVar("T")
 
 
-def _open(folder: str) -> pygit2.Repository:
-    """Open with libgit2, deaf to the user's own git configuration."""
+@contextlib.contextmanager
+def _sealed() -> Iterator[None]:
+    """Let libgit2 open or make a repository deaf to the user's own git configuration."""
     levels = [ConfigLevel.SYSTEM, ConfigLevel.XDG, ConfigLevel.GLOBAL]
     with _open_lock:
         settings = pygit2.settings
-        settings.enable_fsync_gitdir(True)  # process-wide in libgit2: a write is durable
-        settings.cache_object_limit(GitType.TREE, 1 << 20)  # trees of big epochs stay cached
-        settings.owner_validation = False  # who may open a home is decided by its mode
         before = {level: settings.search_path[level] for level in levels}
         try:
             for level in levels:
                 settings.search_path[level] = ""
-            return pygit2.Repository(folder, RepositoryOpenFlag.NO_SEARCH | RepositoryOpenFlag.BARE)
-        except (pygit2.GitError, KeyError) as fault:
-            raise UnavailableError(f"{folder} cannot be opened as a git repository: {fault}.") from None
+            yield
         finally:
             for level in levels:
                 settings.search_path[level] = before[level]
+
+
+def _open(folder: str) -> pygit2.Repository:
+    settings = pygit2.settings
+    settings.enable_fsync_gitdir(True)  # process-wide in libgit2: a write is durable
+    settings.cache_object_limit(GitType.TREE, 1 << 20)  # trees of big epochs stay cached
+    settings.owner_validation = False  # who may open a home is decided by its mode
+    with _sealed():
+        try:
+            return pygit2.Repository(folder, RepositoryOpenFlag.NO_SEARCH | RepositoryOpenFlag.BARE)
+        except (pygit2.GitError, KeyError) as fault:
+            raise UnavailableError(f"{folder} cannot be opened as a git repository: {fault}.") from None
 
 
 class View:
@@ -156,11 +164,11 @@ class Repository:
     @classmethod
     def create(cls, folder: str, lock_seconds: float = 60) -> Repository:
         """Make an empty bare repository."""
-        with _open_lock:
+        with _sealed():
             made = pygit2.init_repository(folder, bare=True, initial_head=MAIN, template_path=None)
-        for key, value in CONFIG.items():
-            made.config[key] = value
-        made.free()
+            for key, value in CONFIG.items():
+                made.config[key] = value
+            made.free()
         return cls(folder, lock_seconds)
 
     def close(self) -> None:
