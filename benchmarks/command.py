@@ -47,7 +47,7 @@ def _measure(shop: Workshop, shape: Shape) -> list[Row]:
     }
     for task in contestants.values():
         task(0)
-    found = interleave(max(20, shop.sizes.rounds // 4), contestants)
+    found = interleave(max(10, shop.sizes.rounds // 4), contestants)
     trace, git, bare, load = (found[name] for name in contestants)
     where = f", {shape.epochs:,} epochs"
 

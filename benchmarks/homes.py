@@ -47,7 +47,7 @@ class Sizes:
 
     @classmethod
     def quick(cls) -> Sizes:
-        return cls(Shape("wide", 10, 1000, daily=False), Shape("daily", 365, 27, daily=True), 40, 2)
+        return cls(Shape("wide", 10, 1000, daily=False), Shape("daily", 150, 27, daily=True), 25, 2)
 
 
 def say(text: str) -> None:

@@ -39,7 +39,7 @@ def run(shop: Workshop) -> Table:
 
 def _measure(memory: Memory, folder: Path, shape: Shape, size: int, *, bare: bool) -> Row:
     leaf = mark_at(size, bare=bare)
-    pairs = []
+    pairs: list[tuple[str, str]] = []
     for number in shape.marked():
         path = f"{PERSONA}/{shape.epoch(number)}/{shape.path(number, leaf)}"
         file = folder / f"{number}-{leaf}.txt"

@@ -22,7 +22,7 @@ from gitmem.leaves import look, said_at
 from gitmem.states import State
 from gitmem.store.objects import Oid
 from gitmem.store.repository import MAIN, Repository, View
-from gitmem.tracepath import KINDS, Kind, LeafName, check_epoch, check_kind, check_name, leaf_order
+from gitmem.tracepath import KINDS, Kind, LeafName, check_epoch, check_kind, check_name, is_name, leaf_order
 
 FORMAT = 1
 _SCHEMA = (
@@ -342,11 +342,9 @@ def _all_leaves(repository: Repository, view: View) -> set[LeafName]:
 
 def _describe(repository: Repository, view: View, leaf: LeafName, zone: tzinfo) -> tuple[Any, ...] | None:
     """at, seq, state, turn_id, role of a leaf; None where there is none, or its name is no leaf's."""
-    try:
-        check_name(leaf.kind, leaf.name)
-    except UsageError:
+    if not is_name(leaf.kind, leaf.name):
         return None
-    standing = look(repository, view, leaf)
+    standing = look(repository, view, leaf, lenient=True)
     if standing.state is None:
         return None
     sidecar = standing.sidecar

@@ -104,11 +104,9 @@ def _leavings(repository: Repository, *, fix: bool) -> Iterator[Finding]:
     found = [
         ("journal", folder, f"the purge of {epoch} has not ended") for epoch in erase.pending(repository)
     ]
-    if repository.stray_ids():
-        found.append(("strays", folder, "objects of writes that did not come about"))
     temporary = [*pack.temporary_files(f"{repository.objects}/pack"), *_unfinished(repository)]
     found += [("temporary", path, "an unfinished file") for path in temporary]
-    fixed = bool(found) and fix and _clear(repository, temporary)
+    fixed = fix and (bool(found) or bool(repository.stray_ids())) and _clear(repository, temporary)
     for check, where, what in found:
         yield Finding(check, where, what, True, fixed, "gitmem doctor --fix, when no git gc is running")
 
@@ -127,25 +125,18 @@ def _clear(repository: Repository, temporary: list[str]) -> bool:
 def _locks(repository: Repository) -> Iterator[Finding]:
     """Locks and push data that somebody else seems to have left; never removed by gitmem."""
     for path in [*repository.refs.stale_locks(), f"{repository.folder}/packed-refs.lock"]:
-        if (seconds := _age(path)) > _LONG:
+        if (seconds := host.age_or_zero(path)) > _LONG:
             remedy = "If no git command is running on the repository, remove that file."
             yield Finding("lock", path, f"a lock of {int(seconds)} seconds", remedy=remedy)
     for name in host.list_folder(repository.objects):
         path = f"{repository.objects}/{name}"
-        if name.startswith(("tmp_objdir", "incoming")) and _age(path) > _OLD:
+        if name.startswith(("tmp_objdir", "incoming")) and host.age_or_zero(path) > _OLD:
             yield Finding("temporary", path, "data of a push that never ended", remedy=f"rm -r '{path}'")
 
 
 def _unfinished(repository: Repository) -> list[str]:
     paths = [f"{repository.objects}/{name}" for name in host.list_folder(repository.objects)]
     return [path for path in paths if os.path.basename(path).startswith("tmp_obj") and os.path.isfile(path)]
-
-
-def _age(path: str) -> float:
-    try:
-        return host.age(path)
-    except FileNotFoundError:
-        return 0.0
 
 
 def _sidecars(memory: Memory) -> Iterator[Finding]:

@@ -22,7 +22,7 @@ from gitmem.sidecar import Sidecar
 from gitmem.states import State
 from gitmem.store import objects as git
 from gitmem.store.repository import MAIN, Repository, View
-from gitmem.tracepath import KINDS, LeafName, check_kind
+from gitmem.tracepath import KINDS, LeafName, check_kind, is_name
 
 Progress = Callable[[int, int], None]
 
@@ -36,6 +36,8 @@ class Exported:
     leaves: int
     released: int
     """Tombstones: leaves that exist no more."""
+    skipped: tuple[str, ...] = ()
+    """Files in the branches that are no leaves by their names, and were left out."""
 
 
 def export(home: Home, folder: str | Path, progress: Progress | None = None) -> Exported:
@@ -72,7 +74,8 @@ def export(home: Home, folder: str | Path, progress: Progress | None = None) -> 
     finally:
         if draft.exists():
             host.remove_tree(draft)
-    return Exported(str(target), len(memories), leaves, released)
+    skipped = tuple(f"{memory.name}/{path}" for memory in memories for path in _odd_files(memory.repository))
+    return Exported(str(target), len(memories), leaves, released, skipped)
 
 
 def _persona_files(memory: Memory, folder: Path) -> Iterator[State]:
@@ -92,12 +95,25 @@ def _persona_files(memory: Memory, folder: Path) -> Iterator[State]:
 
 
 def _leaves(repository: Repository, view: View) -> list[LeafName]:
+    """Every leaf of an epoch; files that plain git let in under other names are none."""
     found: set[LeafName] = set()
     for kind in KINDS:
         found |= {LeafName(kind, name) for name in view.names(kind)} | view.sidecar_ids(kind).keys()
     removed = (path.partition("/") for path in repository.removals_of(view.tip))
     found |= {LeafName(check_kind(kind), name) for kind, _, name in removed}
-    return sorted(found)
+    return sorted(leaf for leaf in found if is_name(leaf.kind, leaf.name))
+
+
+def _odd_files(repository: Repository) -> list[str]:
+    views = {epoch: repository.view(epoch) for epoch in repository.epochs()}
+    names = [
+        (epoch, kind, name)
+        for epoch, view in views.items()
+        if view
+        for kind in KINDS
+        for name in view.names(kind)
+    ]
+    return [f"{epoch}/{kind}/{name}" for epoch, kind, name in names if not is_name(kind, name)]
 
 
 def _leaf_files(memory: Memory, view: View, leaf: LeafName, place: Path) -> State:

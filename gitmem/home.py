@@ -202,7 +202,10 @@ class Home:
         """
         found = []
         for root in host.list_folder(str(self.path)):
-            if root.startswith(".") or not (self.path / root).is_dir():
+            place = self.path / root
+            if root.startswith(".") or not place.is_dir():
+                if not place.exists():
+                    host.check_no_dead_link(str(place))
                 continue
             for entry in host.list_folder(str(self.path / root)):
                 if entry.startswith(".") or not entry.endswith(".git") or entry.endswith(".wiki.git"):
@@ -262,10 +265,10 @@ class Home:
         return memory
 
     def _check_readable(self, folder: Path) -> None:
-        """Raise where the folder above cannot be read: absence must be seen, not guessed."""
-        for parent in (self.path, folder.parent):
-            if parent.exists():
-                host.list_folder(str(parent))
+        """Raise where a folder on the way cannot be read: absence must be seen, not guessed."""
+        for place in (self.path, folder.parent, folder):
+            host.check_folder(str(place))
+        host.list_folder(str(folder.parent))
 
     def drop(self, name: str) -> None:
         """Remove a persona's repository with everything in it. For scratch personas only."""

@@ -19,6 +19,8 @@ from pathlib import Path
 
 from gitmem.errors import CorruptError, UnavailableError
 
+_DRAFT = ".gitmem-new"
+
 
 def system_clock() -> datetime:
     """The present time; the default clock of a home."""
@@ -84,6 +86,7 @@ def read_bytes(path: str) -> bytes | None:
     try:
         handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except (FileNotFoundError, NotADirectoryError):
+        check_no_dead_link(path)
         return None
     except OSError as fault:
         raise UnavailableError(f"{path} cannot be read: {fault.strerror}.") from None
@@ -103,7 +106,7 @@ def read_bytes(path: str) -> bytes | None:
 
 def write_durable(path: str, data: bytes, mode: int = 0o644) -> None:
     """Replace the file `path` by `data`, whole or not at all, on disk when this returns."""
-    draft = f"{path}.{os.getpid()}.new"
+    draft = f"{path}.{os.getpid()}{_DRAFT}"
     try:
         write_new(draft, data, mode)
         os.replace(draft, path)
@@ -112,6 +115,11 @@ def write_durable(path: str, data: bytes, mode: int = 0o644) -> None:
             os.unlink(draft)
         raise UnavailableError(f"{path} cannot be written: {fault.strerror}.") from None
     sync_folder(os.path.dirname(path))
+
+
+def is_draft(name: str) -> bool:
+    """Whether a file of that name is what a killed `write_durable` left."""
+    return name.endswith(_DRAFT)
 
 
 def write_new(path: str, data: bytes, mode: int = 0o644) -> None:
@@ -163,14 +171,35 @@ def list_folder(path: str) -> list[str]:
     try:
         return sorted(os.listdir(path))
     except FileNotFoundError:
+        check_no_dead_link(path)
         return []
     except OSError as fault:
         raise UnavailableError(f"the folder {path} cannot be read: {fault.strerror}.") from None
 
 
+def check_no_dead_link(path: str) -> None:
+    """Raise `UnavailableError` if the path is a link to nothing: what it leads to may be unmounted."""
+    if os.path.islink(path):
+        raise UnavailableError(f"{path} is a link to nothing.", hint="Mount or restore what it leads to.")
+
+
+def check_folder(path: str) -> None:
+    """Raise `UnavailableError` if something stands at the path and is no folder that can be read."""
+    if os.path.lexists(path) and not os.path.isdir(path):
+        raise UnavailableError(f"{path} is not a folder.", hint="Mount or restore the folder.")
+
+
 def age(path: str) -> float:
     """Seconds since the file was last changed."""
     return time.time() - os.stat(path).st_mtime
+
+
+def age_or_zero(path: str) -> float:
+    """`age`, and 0 for a file that has just gone."""
+    try:
+        return age(path)
+    except FileNotFoundError:
+        return 0.0
 
 
 def make_private_folder(path: Path) -> None:

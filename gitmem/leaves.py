@@ -65,13 +65,16 @@ class Standing:
 _NOWHERE = Standing(None)
 
 
-def look(repository: Repository, view: View, leaf: LeafName, *, walk: bool = True) -> Standing:
+def look(
+    repository: Repository, view: View, leaf: LeafName, *, walk: bool = True, lenient: bool = False
+) -> Standing:
     """How the leaf stands in `view`.
 
     Without `walk` a leaf that plain git removed counts as none, which spares a walk of the epoch.
+    With `lenient` a sidecar that cannot be parsed counts as empty.
     """
     shown = view.leaf(leaf)
-    sidecar = view.sidecar(leaf)
+    sidecar = view.sidecar(leaf, lenient=lenient)
     if sidecar is None and shown is not None:
         return Standing(State.ACTIVE, shown)
     if sidecar is not None and (shown is not None or sidecar.state is not State.ACTIVE):
@@ -192,7 +195,8 @@ def ratio(data: bytes) -> float:
 class Draft:
     """Changes to one epoch, checked one by one, in memory."""
 
-    def __init__(self, repository: Repository, view: View, zone: tzinfo, now: str) -> None:
+    def __init__(self, repository: Repository, view: View | None, zone: tzinfo, now: str) -> None:
+        """`view` is None for an epoch that is still to be made."""
         self._repository = repository
         self._view = view
         self._zone = zone
@@ -208,8 +212,13 @@ class Draft:
     def standing(self, leaf: LeafName) -> Standing:
         """How the leaf stands with the changes so far."""
         if leaf not in self._standings:
-            self._standings[leaf] = look(self._repository, self._view, leaf)
+            self._standings[leaf] = self._look(leaf)
         return self._standings[leaf]
+
+    def _look(self, leaf: LeafName, *, walk: bool = True, lenient: bool = False) -> Standing:
+        if self._view is None:
+            return _NOWHERE
+        return look(self._repository, self._view, leaf, walk=walk, lenient=lenient)
 
     def existing(self, leaf: LeafName) -> Standing:
         """Like `standing`, for a leaf that must exist.
@@ -247,7 +256,7 @@ class Draft:
             RefusedError: a leaf of that name was released.
             ConflictError: one exists.
         """
-        standing = self._standings.get(leaf) or look(self._repository, self._view, leaf, walk=False)
+        standing = self._standings.get(leaf) or self._look(leaf, walk=False)
         if standing.state is State.RELEASED:
             raise RefusedError(f"{leaf.path} was released; nothing brings a released leaf back.")
         if standing.state is not None:
@@ -364,6 +373,8 @@ class Draft:
 
     def release(self, leaf: LeafName) -> None:
         """Put a tombstone in place of the leaf; a released leaf stays as it is."""
+        # Even a leaf whose sidecar is damaged can be released.
+        self._standings.setdefault(leaf, self._look(leaf, lenient=True))
         standing = self.existing(leaf)
         assert standing.state is not None
         if standing.state is State.RELEASED:

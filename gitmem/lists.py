@@ -8,7 +8,9 @@ from typing import Any, Generic, TypeVar
 
 from gitmem import records, times
 from gitmem.catalog import Row
-from gitmem.leaves import archived_blob, look
+from gitmem.errors import CorruptError
+from gitmem.leaves import Standing, archived_blob, look
+from gitmem.records import Record
 from gitmem.states import State
 from gitmem.store.objects import Oid, history
 from gitmem.store.repository import Repository
@@ -102,13 +104,12 @@ class HistoryEntry:
 def timeline_entry(repository: Repository, persona: PersonaName, row: Row, zone: tzinfo) -> TimelineEntry:
     """The entry of a leaf that the catalog found, as git has it now."""
     view = repository.view(row.epoch)
-    standing = look(repository, view, row.leaf) if view else None
+    standing = look(repository, view, row.leaf, lenient=True) if view else None
     sidecar = standing.sidecar if standing else None
     visible = sidecar.human_visible if sidecar else None
     tags = sidecar.tags if sidecar else ()
     if row.leaf.kind == "hldp" and standing and standing.state not in (None, State.RELEASED):
-        oid = standing.shown or archived_blob(repository, row.leaf, standing)
-        record = records.parse(repository.blob(oid), row.leaf.path)
+        record = _record(repository, row.leaf, standing)
         visible = record.human_visible if visible is None else visible
         tags = tags or record.tags
     return TimelineEntry(
@@ -122,6 +123,15 @@ def timeline_entry(repository: Repository, persona: PersonaName, row: Row, zone:
         summary=sidecar.summary if sidecar else None,
         human_visible=visible,
     )
+
+
+def _record(repository: Repository, leaf: LeafName, standing: Standing) -> Record:
+    """The record of a leaf; an empty one where its bytes are none."""
+    data = repository.blob(standing.shown or archived_blob(repository, leaf, standing))
+    try:
+        return records.parse(data, leaf.path)
+    except CorruptError:
+        return Record(id=leaf.stem)
 
 
 def leaf_history(repository: Repository, tip: Oid, leaf: LeafName, zone: tzinfo) -> list[HistoryEntry]:

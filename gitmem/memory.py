@@ -161,8 +161,8 @@ class Memory:
             retry_stale(lambda: self._set_manifest(replace(self.manifest, epoch=name), f"epoch {name}"))
         return name
 
-    def ensure_epoch(self, name: str | None) -> str:
-        """The epoch to write to, made if it is new. Call under the repository's lock.
+    def choose_epoch(self, name: str | None) -> str:
+        """The epoch to write to: the one named, or the current one. It may still have to be made.
 
         Raises:
             ConflictError: an epoch of that name in other case exists.
@@ -171,15 +171,19 @@ class Memory:
             return name
         heads = self.repository.refs.heads()
         name = name or self._current_epoch(heads)
-        if name in heads:
-            return name
         twin = next((head for head in heads if head.lower() == name.lower()), None)
-        if twin is not None:
+        if twin is not None and twin != name:
             raise ConflictError(f"epoch {name} differs from {twin} only in case.", hint=f"Use {twin}.")
+        return name
+
+    def ensure_epoch(self, name: str) -> Oid:
+        """The tip of an epoch, which is made if it is new. Call under the repository's lock."""
+        tip = self.repository.refs.head(self.choose_epoch(name))
+        if tip is not None:
+            return tip
         who = self.gitmem_person(self.now())
         subject = f"epoch {self.name}/{name}\n"
-        self.repository.commit(name, {}, subject, base=None, author=who, committer=who)
-        return name
+        return self.repository.commit(name, {}, subject, base=None, author=who, committer=who)
 
     def pin_epoch(self) -> None:
         """Let the current epoch stay what it is, whatever epochs an import adds. Call under the lock."""
@@ -305,6 +309,9 @@ class Memory:
             raise UsageError(f"mode {mode!r} is not one of: {', '.join(MODES)}.")
         if epoch is not None and check_epoch(epoch) != target.epoch:
             return leaves.not_found(target)
+        return self.repository.steady(lambda: self._retrieve(target, mode))
+
+    def _retrieve(self, target: TracePath, mode: Mode) -> Retrieval:
         view = self.repository.view(target.epoch)
         if view is None:
             return leaves.not_found(target)
@@ -330,10 +337,11 @@ class Memory:
     def history(self, path: str) -> list[HistoryEntry]:
         """Commits that touched a leaf, newest first; none for a leaf that never was."""
         target = self.own(path)
+        return self.repository.steady(lambda: self._commits_of(target))
+
+    def _commits_of(self, target: TracePath) -> list[HistoryEntry]:
         view = self.repository.view(target.epoch)
-        if view is None:
-            return []
-        return leaf_history(self.repository, view.tip, target.leaf, self.zone)
+        return leaf_history(self.repository, view.tip, target.leaf, self.zone) if view else []
 
     def timeline(
         self,
@@ -357,8 +365,11 @@ class Memory:
         end = None if until is None else times.seconds(times.parse_until(until, zone, "until"))
         self.refresh()
         rows = self.catalog.timeline(self.key, start, end, before, limit + 1)
-        entries = [timeline_entry(self.repository, self.name, row, zone) for row in rows[:limit]]
+        entries = [self._entry(row) for row in rows[:limit]]
         return Page(entries, rows[limit - 1].cursor if len(rows) > limit else None)
+
+    def _entry(self, row: Row) -> TimelineEntry:
+        return self.repository.steady(lambda: timeline_entry(self.repository, self.name, row, self.zone))
 
     # -- states ------------------------------------------------------------------------------
 
@@ -373,7 +384,8 @@ class Memory:
         for epoch, paths in groups.items():
             view = self.repository.view(epoch)
             for path in paths:
-                state = look(self.repository, view, path.leaf).state if view else None
+                lenient = new is State.RELEASED
+                state = look(self.repository, view, path.leaf, lenient=lenient).state if view else None
                 if state is None:
                     raise NotFoundError(f"{path} does not exist; nothing was changed.")
                 if new is not State.RELEASED or state is not State.RELEASED:
@@ -485,7 +497,7 @@ class Memory:
         found = []
         for path in paths:
             view = self.repository.view(path.epoch)
-            standing = look(self.repository, view, path.leaf) if view else None
+            standing = look(self.repository, view, path.leaf, lenient=True) if view else None
             if standing is None or standing.state in (None, State.RELEASED):
                 continue
             oid = standing.shown
@@ -527,7 +539,7 @@ class Memory:
 
     def refresh(self) -> None:
         """Let the catalog catch up with the branches."""
-        self.catalog.refresh(self.key, self.repository, self.zone)
+        self.repository.steady(lambda: self.catalog.refresh(self.key, self.repository, self.zone))
 
     def advance(self, epoch: str, base: Oid, touched: Iterable[LeafName]) -> None:
         """Let the catalog follow an own commit."""

@@ -147,6 +147,15 @@ def check_name(kind: str, name: str) -> str:
     return name
 
 
+def is_name(kind: str, name: str) -> bool:
+    """Whether a file of that name is a leaf: plain git lets others in."""
+    try:
+        check_name(kind, name)
+    except UsageError:
+        return False
+    return True
+
+
 def check_kind(value: str) -> Kind:
     """Return `value` if it is a kind of leaf: `raw` or `hldp`."""
     if value == "raw":

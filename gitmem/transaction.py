@@ -99,10 +99,9 @@ class Transaction:
         memory = self._memory
         self._zone = memory.zone
         self._now = memory.now()
-        self.epoch = memory.ensure_epoch(self._asked_epoch)
+        self.epoch = memory.choose_epoch(self._asked_epoch)
         view = memory.repository.view(self.epoch)
-        assert view is not None
-        self._base: Oid = view.tip
+        self._base: Oid | None = view.tip if view else None
         memory.refresh()
         self._draft = Draft(memory.repository, view, self._zone, times.iso(self._now))
         self._turns: dict[tuple[str, str | None], Leaf] = {}
@@ -123,20 +122,21 @@ class Transaction:
         if not draft.touched:
             return
         memory = self._memory
+        base = self._base or memory.ensure_epoch(self.epoch)
         if any(verb == "release" or self._forgets(verb, leaf) for verb, leaf in draft.touched):
             erase.begin(memory.repository, self.epoch)
         commit = memory.repository.commit(
             self.epoch,
             draft.changes,
             message(draft.touched),
-            base=self._base,
+            base=base,
             author=self._author or memory.person(None, self._now),
             committer=memory.gitmem_person(self._now),
         )
         for leaf in self._leaves:
             if leaf.created:
                 leaf.commit = commit.hex()
-        memory.advance(self.epoch, self._base, {leaf for _, leaf in draft.touched})
+        memory.advance(self.epoch, base, {leaf for _, leaf in draft.touched})
 
     def _forgets(self, verb: str, leaf: LeafName) -> bool:
         sidecar = self._draft.standing(leaf).sidecar

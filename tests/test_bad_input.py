@@ -771,7 +771,8 @@ def test_export_of_odd_names_can_be_read_again(
 ) -> None:
     home, memory, path, _ = damaged
     push_files(memory, "D1", {f"raw/{name}": b"x" for name in ODD_NAMES} | {"hldp/x.json": b"{}"})
-    exported = export(again(home), tmp_path / "out")
+    again(home)
+    exported = export(home, tmp_path / "out")
     assert exported.leaves == 2
     init_from(tmp_path / "copy", tmp_path / "out")
     with Home(tmp_path / "copy") as copy:
@@ -796,7 +797,7 @@ def test_odd_names_removed_by_plain_git(damaged: tuple[Home, Memory, str, str], 
         path, removed, f"{PERSONA}/D2/raw/20260531-115448.txt",
     }  # fmt: skip
     assert export(home, tmp_path / "out").leaves == 3
-    assert memory.release(removed).complete
+    assert memory.release(removed).results[0].status == "released"
 
 
 def test_leaf_that_is_no_text(damaged: tuple[Home, Memory, str, str], cli: Cli) -> None:

@@ -233,7 +233,8 @@ def test_push_by_such_a_user(cli: Cli, hostile: dict[str, str | None], tmp_path:
     def git(*words: str) -> None:
         # The person overrides only what makes a commit impossible for themselves.
         pairs = ["commit.gpgsign=false", "core.hooksPath=/dev/null", "user.name=N", "user.email=n@x.invalid",
-                 "safe.directory=*", "core.fsmonitor=false", "extensions.objectFormat=sha1"]  # fmt: skip
+                 "safe.directory=*", "core.safecrlf=false", "core.fsmonitor=false",
+                 "extensions.objectFormat=sha1"]  # fmt: skip
         fit = [word for pair in pairs for word in ("-c", pair)]
         ran = subprocess.run(["git", *fit, *words], capture_output=True, env=world, check=False)
         assert ran.returncode == 0, ran.stderr.decode()

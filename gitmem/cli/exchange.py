@@ -102,5 +102,12 @@ def export_command(folder: Path) -> None:
         "personas": done.personas,
         "leaves": done.leaves,
         "released": done.released,
+        "skipped": list(done.skipped),
     }
-    run.answer(value, f"{done.leaves} leaves of {done.personas} personas are in {done.folder}.")
+
+    def text() -> None:
+        run.say(f"{done.leaves} leaves of {done.personas} personas are in {done.folder}.")
+        for path in done.skipped:
+            run.say(f"left out, not a leaf by its name: {path!r}")
+
+    run.answer(value, text)

@@ -17,7 +17,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from gitmem import host
-from gitmem.errors import CorruptError
+from gitmem.errors import CorruptError, UnavailableError
 from gitmem.report import Place, Reach
 from gitmem.store import epochpack, pack, verify
 from gitmem.store import objects as git
@@ -26,10 +26,9 @@ from gitmem.store.objects import Oid
 from gitmem.store.purge import Rewrite, Victims, find_victims
 from gitmem.store.quiet import quiet
 from gitmem.store.refs import HEADS, StaleRefError
-from gitmem.store.repository import MAIN, Repository
+from gitmem.store.repository import JOURNALS, MAIN, Repository
 from gitmem.tracepath import LeafName
 
-JOURNALS = "gitmem.purge"
 PURGED = "gitmem.purged"
 _MOVABLE = ("refs/heads/", "refs/tags/", "refs/pull/")
 _NOTES = "refs/notes/"
@@ -294,7 +293,7 @@ class _Purge:
         for _ in range(_ROUNDS):
             _delete_loose(self.repository, doomed)
             self._delete_packs()
-            _delete_derived(folder)
+            _delete_derived(folder, doomed)
             left = verify.remaining(self.repository.objects, doomed)
             # A pack that appeared while the store was read is looked into as well.
             if not left and not self.inventory.refresh():
@@ -406,16 +405,29 @@ def _delete_loose(repository: Repository, doomed: set[Oid]) -> None:
         host.remove(pack.loose_path(repository.objects, oid))
 
 
-def _delete_derived(folder: str) -> None:
+def _delete_derived(folder: str, doomed: set[Oid]) -> None:
     """Files that name old objects: caches of git, and lists for dumb clients."""
     for name in _DERIVED:
         host.remove(f"{folder}/{name}")
     graphs = f"{folder}/objects/info/commit-graphs"
     for name in host.list_folder(graphs):
         host.remove(f"{graphs}/{name}")
-    host.git(folder, "pack-refs", "--all", "--prune")
+    _rewrite_packed_refs(folder, doomed)
     if os.path.exists(f"{folder}/info/refs") or os.path.exists(f"{folder}/objects/info/packs"):
         host.git(folder, "update-server-info", "--force")
+
+
+def _rewrite_packed_refs(folder: str, doomed: set[Oid]) -> None:
+    """A packed ref keeps its old id while a loose one overrides it."""
+    lines = (host.read_bytes(f"{folder}/packed-refs") or b"").splitlines()
+    ids = {bytes.fromhex(line[:40].decode()) for line in lines if len(line) > 40 and _is_hex(line[:40])}
+    if not ids & doomed:
+        return
+    try:
+        host.git(folder, "pack-refs", "--all", "--prune")
+    except CorruptError as fault:
+        remedy = f"If no git command is running there, remove {folder}/packed-refs.lock."
+        raise UnavailableError(f"packed-refs cannot be rewritten: {fault}", hint=remedy) from None
 
 
 def _drop_logs(folder: str, doomed: set[Oid]) -> list[str]:

@@ -26,6 +26,8 @@ _MAX_CHAIN = 50
 _LEVEL = 1
 ENDINGS = (".idx", ".keep", ".rev", ".bitmap", ".mtimes", ".promisor", ".pack")
 """Files of a pack, in the order in which they are removed: without its index a pack is unseen."""
+UNFINISHED = ("tmp_pack_gitmem_", "tmp_idx_gitmem_")
+"""What a `PackWriter` that was killed leaves; whoever holds the repository's lock removes it."""
 TEMPORARY = ("tmp_pack_", "tmp_idx_", ".tmp-")
 
 

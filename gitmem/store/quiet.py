@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from gitmem import host
 
 IN_FLIGHT = "gitmem.inflight"
+_STALE = 12 * 3600
 _REPACK = re.compile(r"\.tmp-(\d+)-pack")
 
 
@@ -40,17 +41,31 @@ def _take(path: str) -> bool:
 
 def busy(folder: str, gc_path: str) -> str:
     """What is running on the repository right now, in words; empty if nothing is."""
-    line = (host.read_bytes(gc_path) or b"").decode("utf-8", "replace").split()
-    if line:
-        elsewhere = len(line) > 1 and line[1] != socket.gethostname()
-        if elsewhere or (line[0].isdigit() and host.is_alive(int(line[0]))):
-            return f"git gc (process {line[0]})"
-        host.remove(gc_path)
+    if line := _holder(gc_path):
+        return f"git gc (process {line})"
     for name in host.list_folder(f"{folder}/objects/pack"):
         match = _REPACK.match(name)
         if match and host.is_alive(int(match[1])):
             return f"git repack (process {match[1]})"
     return _pushes(folder)
+
+
+def _holder(gc_path: str) -> str:
+    """The process that `gc.pid` names, while it may be at work; a left-over file is removed.
+
+    As git has it: a file of more than twelve hours means nothing, nor does a dead process.
+    """
+    data = host.read_bytes(gc_path)
+    if data is None:
+        return ""
+    words = data.decode("utf-8", "replace").split()
+    pid, name = (*words, "", "")[:2]
+    elsewhere = name not in ("", socket.gethostname())
+    living = elsewhere or not pid.isdigit() or host.is_alive(int(pid))
+    if living and host.age_or_zero(gc_path) < _STALE:
+        return pid or "unknown"
+    host.remove(gc_path)
+    return ""
 
 
 def _pushes(folder: str) -> str:

@@ -38,7 +38,17 @@ class Refs:
         data = host.read_bytes(f"{self._folder}/{ref}")
         if data is not None:
             return self._oid(ref, data)
-        return self._read_packed().get(ref)
+        found = self._read_packed().get(ref)
+        if found is None:
+            self._check_there()
+        return found
+
+    def _check_there(self) -> None:
+        """Make sure that a ref which is not found is absent, and not only out of reach."""
+        for name in ("refs", "refs/heads"):
+            host.check_folder(f"{self._folder}/{name}")
+        if not os.path.isdir(f"{self._folder}/refs"):
+            raise UnavailableError(f"{self._folder} has no folder refs; it is no git repository.")
 
     def head(self, branch: str) -> Oid | None:
         """The tip of a branch."""
@@ -50,6 +60,7 @@ class Refs:
 
     def all(self, prefix: str = "refs/") -> dict[str, Oid]:
         """Every ref whose name begins with `prefix`, which ends in a slash."""
+        self._check_there()
         found = {name: oid for name, oid in self._read_packed().items() if name.startswith(prefix)}
         for name in self._loose(prefix.rstrip("/")):
             data = host.read_bytes(f"{self._folder}/{name}")
@@ -57,7 +68,7 @@ class Refs:
                 packed = self._read_packed().get(name)
                 if packed is not None:
                     found[name] = packed
-            elif not data.startswith(b"ref: "):
+            elif not name.endswith("/HEAD"):  # a remote's HEAD is symbolic, nothing else is
                 found[name] = self._oid(name, data)
         return found
 

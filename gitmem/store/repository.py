@@ -28,7 +28,7 @@ from gitmem.errors import ConflictError, CorruptError, UnavailableError
 from gitmem.sidecar import Sidecar
 from gitmem.store import objects as git
 from gitmem.store.objects import ObjectType, Oid, Person, Stage
-from gitmem.store.pack import PackWriter, pack_ids
+from gitmem.store.pack import UNFINISHED, PackWriter, pack_ids
 from gitmem.store.refs import HEADS, Refs, StaleRefError
 from gitmem.tracepath import KINDS, Kind, LeafName, natural_order
 
@@ -36,6 +36,8 @@ MAIN = "main"
 LOCK = "gitmem.lock"
 GENERATION = "gitmem.generation"
 STRAYS = "gitmem.strays"
+JOURNALS = "gitmem.purge"
+_TRIES = 10
 _TYPES: dict[int, ObjectType] = {1: "commit", 2: "tree", 3: "blob", 4: "tag"}
 _CODES: dict[ObjectType, Any] = {name: GitType(code) for code, name in _TYPES.items()}
 _BULK = 400
@@ -103,14 +105,14 @@ class View:
         """Id of the blob of the leaf's sidecar."""
         return _entry(self._meta[leaf.kind], leaf.stem + ".yaml")
 
-    def sidecar(self, leaf: LeafName) -> Sidecar | None:
-        """The leaf's sidecar.
+    def sidecar(self, leaf: LeafName, *, lenient: bool = False) -> Sidecar | None:
+        """The leaf's sidecar; with `lenient` one that is not a sidecar counts as empty.
 
         Raises:
             CorruptError: it cannot be read.
         """
         oid = self.sidecar_id(leaf)
-        return None if oid is None else self._repository.sidecar(oid, leaf.sidecar)
+        return None if oid is None else self._repository.sidecar(oid, leaf.sidecar, lenient=lenient)
 
     def names(self, kind: Kind) -> dict[str, Oid]:
         """Leaves of that kind in the branch, and their blobs."""
@@ -258,13 +260,19 @@ class Repository:
             return None
         return child if isinstance(child, pygit2.Tree) else None
 
-    def sidecar(self, oid: Oid, where: str) -> Sidecar:
-        """The sidecar in a blob, parsed once."""
+    def sidecar(self, oid: Oid, where: str, *, lenient: bool = False) -> Sidecar:
+        """The sidecar in a blob, parsed once; with `lenient` an unreadable one counts as empty."""
         self._fresh()
         memo = self._handle.sidecars
         found = memo.get(oid)
         if found is None:
-            found = sidecars.parse(self.blob(oid), f"{where} in {self.folder}")
+            data = self.blob(oid)
+            try:
+                found = sidecars.parse(data, f"{where} in {self.folder}")
+            except CorruptError:
+                if lenient:
+                    return Sidecar()
+                raise
             if len(memo) > 65536:
                 memo.clear()
             memo[oid] = found
@@ -287,6 +295,24 @@ class Repository:
     def view_at(self, tip: Oid) -> View:
         """The epoch as it was at a commit."""
         return View(self, tip)
+
+    def steady(self, read: Callable[[], T]) -> T:
+        """What `read` gives, read again where a purge took objects away under it.
+
+        Raises:
+            CorruptError: an object is missing though nobody purges.
+        """
+        before = None
+        for _ in range(_TRIES):
+            try:
+                return read()
+            except CorruptError:
+                now = self.refs.all(), host.read_bytes(f"{self.folder}/{GENERATION}")
+                if now == before and not host.list_folder(f"{self.folder}/{JOURNALS}"):
+                    raise
+                before = now
+                self.close()
+        return read()
 
     def epochs(self) -> list[str]:
         """Names of all epochs, in natural order."""
@@ -350,7 +376,9 @@ class Repository:
             try:
                 self._recover()
                 for resume in self.on_lock:
-                    resume()
+                    # What cannot go on now stays in its journal; doctor shows it.
+                    with contextlib.suppress(UnavailableError):
+                        resume()
                 yield
             finally:
                 self._owner.held = False
@@ -358,6 +386,10 @@ class Repository:
     def _recover(self) -> None:
         names = host.list_folder(self.folder)
         self.refs.recover(names)
+        for folder in (self.folder, f"{self.folder}/{JOURNALS}", f"{self.objects}/pack"):
+            for name in host.list_folder(folder):
+                if name.startswith(UNFINISHED) or host.is_draft(name):
+                    host.remove(f"{folder}/{name}")
         if STRAYS in names:
             for name in host.list_folder(self.objects):
                 if name.startswith("tmp_object_git2_"):
@@ -415,10 +447,8 @@ class Repository:
     def store(self, stage: Stage) -> None:
         """Bring a stage's objects to disk: each in a file, or many in one pack."""
         if len(stage.new) < _BULK:
-            odb = self._fresh().odb
             for oid, (kind, data) in stage.new.items():
-                if odb.write(_CODES[kind], data).raw != oid:
-                    raise CorruptError(f"{self.folder} stored {oid.hex()} wrongly.")
+                self._store_one(oid, kind, data)
             return
         writer = PackWriter(f"{self.objects}/pack")
         try:
@@ -428,6 +458,17 @@ class Repository:
             writer.abandon()
             raise
         writer.finish()
+
+    def _store_one(self, oid: Oid, kind: ObjectType, data: bytes) -> None:
+        for last in (False, False, True):
+            try:
+                if self._fresh().odb.write(_CODES[kind], data).raw == oid:
+                    return
+            except (OSError, pygit2.GitError) as fault:
+                # A git gc may remove the folder between its making and the object's move into it.
+                if last:
+                    raise UnavailableError(f"{self.folder} cannot store an object: {fault}.") from None
+        raise CorruptError(f"{self.folder} stored {oid.hex()} wrongly.")
 
     def stray_ids(self) -> set[Oid]:
         """Objects noted by `strays` and not yet swept."""
