@@ -22,7 +22,7 @@ def measured(tables: Sequence[Table], *, command: str) -> str:
     """The measured part, as Markdown: the machine, the tables, what was reached and what not."""
     rows = [row for table in tables for row in table.rows if row.reached is not None]
     missed = [
-        f"- {table.title}: {row.what}: {row.ours} ({row.reach})"
+        f"- {table.title.partition(':')[0]}: {row.what}: {row.ours}, {row.ratio} (to reach: {row.reach})"
         for table in tables
         for row in table.rows
         if row.reached is False
@@ -31,6 +31,8 @@ def measured(tables: Sequence[Table], *, command: str) -> str:
     if missed:
         verdict += " Not reached:\n\n" + "\n".join(missed)
     head = f"Measured with `{command}` on {machine()}."
+    if "--quick" in command:
+        head += " These are small sizes, not those that the numbers to reach are meant for."
     return "\n\n".join([head, verdict, *(table.markdown() for table in tables)])
 
 

@@ -321,7 +321,7 @@ class Memory:
         """`trace` for each path, in order."""
         return [self.trace(path) for path in paths]
 
-    def remember(self, path: str, *, restore: bool = False) -> Retrieval:
+    def remember(self, path: str, restore: bool = False) -> Retrieval:
         """Read any living leaf, an archived one in full from history.
 
         With `restore` it becomes active again with its full text.
@@ -414,7 +414,7 @@ class Memory:
 
         self._change(epoch, work, locked=True)
 
-    def wither(self, path: str, keep: float = 0.4, *, forget_original: bool = False) -> Leaf:
+    def wither(self, path: str, keep: float = 0.4, forget_original: bool = False) -> Leaf:
         """Blur a raw leaf. History keeps the sharp text, unless `forget_original` purges it too.
 
         The leaf's `report` then says where the original was purged, as that of a release does.
@@ -438,7 +438,7 @@ class Memory:
         leaf.report = report
         return leaf
 
-    def set_visible(self, path: str, visible: bool) -> Leaf:  # noqa: FBT001 - the verb's one word
+    def set_visible(self, path: str, visible: bool) -> Leaf:
         """Say whether humans may see a record. Its bytes stay; the sidecar overrides them."""
         return self._amend(path, "show" if visible else "hide", human_visible=bool(visible))
 

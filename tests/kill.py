@@ -255,7 +255,7 @@ def _child(request: dict[str, Any], out: int, log: int) -> None:
     if request["count"]:
         killer.install()
     try:
-        answer = {"value": _do(home, request["deed"], request["value"]), "calls": killer.calls}
+        answer = {"value": _do(home, request["deed"], request["value"])}
     except BaseException as fault:  # noqa: BLE001 - whatever it is, the test is told
         answer = {"error": f"{type(fault).__name__}: {fault}", "trace": traceback.format_exc()}
     with io.FileIO(out, "w") as file:
@@ -278,6 +278,7 @@ def _serve() -> None:
         answer = {} if killed else json.loads(out.read_bytes() or b'{"error": "the child said nothing"}')
         steps = log.read_text("utf-8", "replace").splitlines() if log.exists() else []
         answer |= {"killed": killed, "step": steps[-1] if steps else ""}
+        answer |= {} if request["at"] else {"steps": steps}
         sys.stdout.write(json.dumps(answer) + "\n")
         sys.stdout.flush()
 
@@ -308,11 +309,12 @@ class Killer:
         assert not answer["killed"]
         return answer["value"]
 
-    def count(self, home: Path, deed: str, value: Any = None) -> int:
-        """Do it, and count its steps."""
+    def steps(self, home: Path, deed: str, value: Any = None) -> list[str]:
+        """Do it; its steps in order, each with its number."""
         answer = self._ask(home, deed, value, 0, "before", count=True)
         assert "error" not in answer, answer
-        return int(answer["calls"])
+        steps: list[str] = answer["steps"]
+        return steps
 
     def kill(self, home: Path, deed: str, value: Any, at: int, mode: str) -> str | None:
         """Do it and die at step `at`; the step, or None where it ended before it got there."""

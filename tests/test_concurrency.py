@@ -428,16 +428,19 @@ def test_gc_pid_of_a_dead_process(begun: Memory, busy_process: subprocess.Popen[
     assert not pid_file.exists()
 
 
-@pytest.mark.parametrize("content", ["", "9", "{pid}", "12 elsewhere", "no number"])
-def test_gc_pid_that_was_left_over(
-    begun: Memory, cli: Cli, home: Home, busy_process: subprocess.Popen[bytes], content: str
+@pytest.mark.parametrize(
+    ("content", "hours"),
+    [("{pid} {host}", 13), ("{pid} elsewhere", 13), ("", 13), ("", 0), ("{pid}", 0), ("no number", 0)],
+)
+def test_gc_pid_that_means_nothing(
+    begun: Memory, cli: Cli, home: Home, busy_process: subprocess.Popen[bytes], content: str, hours: int
 ) -> None:
-    """git takes no gc.pid for living after twelve hours: its number may be another program's by now."""
+    """As git has it: after twelve hours the number may be another program's; half a line is no gc."""
     path = begun.write("hinter einer alten Datei", epoch="D1").trace_path
     pid_file = Path(begun.repository.folder, "gc.pid")
-    pid_file.write_text(content.format(pid=f"{busy_process.pid} {os.uname().nodename}"), "utf-8")
-    long_ago = time.time() - 13 * 3600
-    os.utime(pid_file, (long_ago, long_ago))
+    pid_file.write_text(content.format(pid=busy_process.pid, host=os.uname().nodename), "utf-8")
+    moment = time.time() - hours * 3600
+    os.utime(pid_file, (moment, moment))
     report = json.loads(cli("--home", home.path, "release", "--yes", path, "--json", check=0).out)["report"]
     assert report["complete"], report["places"]
     assert b"hinter einer alten Datei" not in objects(begun)

@@ -87,7 +87,7 @@ class World:
     value: Any
     before: dict[str, Any] = field(default_factory=dict)
     after: dict[str, Any] = field(default_factory=dict)
-    steps: int = 0
+    steps: list[str] = field(default_factory=list)
 
     @classmethod
     def make(cls, killer: Killer, name: str, folder: Path) -> World:
@@ -100,7 +100,7 @@ class World:
         world.before = world.traces(prepared)
         done = folder / "done"
         shutil.copytree(prepared, done)
-        world.steps = killer.count(done, verb.deed, value)
+        world.steps = killer.steps(done, verb.deed, value)
         world.after = world.traces(done)
         shutil.rmtree(done)
         return world
@@ -268,9 +268,13 @@ def test_kill_at_every_step(name: str, mode: str, killer: Killer, tmp_path: Path
 
 @pytest.mark.parametrize("name", ["write", "archive", "forget", "release_packed", "import", "maintain"])
 def test_kill_at_some_steps(name: str, killer: Killer, tmp_path: Path) -> None:
+    """Somewhere in the first half and the second, in mid-work, and before the last file gets its name."""
     world = World.make(killer, name, tmp_path)
-    for share, mode in ((0.3, "before"), (0.55, "after"), (0.75, "torn")):
-        assert attempt(world, tmp_path, max(1, round(share * world.steps)), mode) == ""
+    total = len(world.steps)
+    chosen = [(round(0.3 * total), "before"), (round(0.55 * total), "after"), (round(0.75 * total), "torn")]
+    renames = [int(step.split()[0]) for step in world.steps if "tmp_idx_gitmem" in step and "rename" in step]
+    faults = [attempt(world, tmp_path, at, mode) for at, mode in chosen + [(at, "before") for at in renames]]
+    assert faults == [""] * len(faults)
 
 
 @pytest.mark.parametrize("when", ["write", "release", "maintain"])

@@ -7,7 +7,7 @@ need not walk them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from gitmem import host
 from gitmem.store import objects as git
@@ -54,21 +54,33 @@ class Inventory:
         self.loose = loose_ids(self._repository.objects)
         return fresh
 
-    def all_ids(self) -> set[Oid]:
-        """Every object in the store."""
-        return self.loose.union(*self.packs.values())
+    def closed(self, tips: Mapping[str, Oid], read: Read, without: Iterable[str] = ()) -> list[str]:
+        """Packs of whole epochs that are as their note says, or whose epochs have only grown.
 
-    def closed(self, tips: Mapping[str, Oid], read: Read, without: Iterable[str] = ()) -> set[Oid]:
-        """Objects of all packs of whole epochs that are as their note says, or have only grown.
-
-        `tips` are the branches now; packs that hold an epoch of `without` are left out.
+        Everything in them is needed. `tips` are the branches now; packs that hold an epoch of
+        `without` are left out.
         """
         left_out = set(without)
-        found: set[Oid] = set()
-        for base, noted in self.keeps.items():
-            if noted and not left_out & noted.keys() and _still_holds(noted, tips, read):
-                found |= self.packs[base]
-        return found
+        return [
+            base
+            for base, noted in self.keeps.items()
+            if noted and not left_out & noted.keys() and _still_holds(noted, tips, read)
+        ]
+
+    def outside(self, closed: Collection[str]) -> set[Oid]:
+        """Objects that stand loose, or in a pack that is not one of `closed`."""
+        return self.loose.union(*(ids for base, ids in self.packs.items() if base not in closed))
+
+
+class Needed(set[Oid]):
+    """Objects that refs need: those met on a walk, and all of some closed packs, which are not copied."""
+
+    def __init__(self, closed: Iterable[set[Oid]], more: Iterable[Oid] = ()) -> None:
+        super().__init__(more)
+        self._closed = list(closed)
+
+    def __contains__(self, oid: object) -> bool:
+        return super().__contains__(oid) or any(oid in ids for ids in self._closed)
 
 
 def _still_holds(noted: Mapping[str, Oid], tips: Mapping[str, Oid], read: Read) -> bool:

@@ -21,7 +21,7 @@ from gitmem.errors import CorruptError, UnavailableError
 from gitmem.report import Place, Reach
 from gitmem.store import epochpack, pack, verify
 from gitmem.store import objects as git
-from gitmem.store.epochpack import Inventory
+from gitmem.store.epochpack import Inventory, Needed
 from gitmem.store.objects import Oid
 from gitmem.store.purge import Rewrite, Victims, find_victims
 from gitmem.store.quiet import quiet
@@ -193,11 +193,10 @@ class _Purge:
         moves: dict[str, Oid] = {}
         drops: list[str] = []
         heads = {name[len(HEADS) :]: oid for name, oid in refs.items() if name.startswith(HEADS)}
-        closed = inventory.closed(heads, self.read, without=[self.epoch])
-        if changed & closed:
-            closed = set()
+        closed = [inventory.packs[base] for base in inventory.closed(heads, self.read, without=[self.epoch])]
+        apart = Needed(ids for ids in closed if not ids & changed)
         for name, oid in refs.items():
-            if name in (self.ref, HEADS + MAIN) or not changed or oid in closed:
+            if name in (self.ref, HEADS + MAIN) or not changed or oid in apart:
                 continue
             kind, _ = self.read(oid)
             if name.startswith(_NOTES):
@@ -245,11 +244,12 @@ class _Purge:
         are those of refs that go.
         """
         heads = {name[len(HEADS) :]: oid for name, oid in refs.items() if name.startswith(HEADS)}
-        live = inventory.closed(heads, self.read, without=[self.epoch]) | known
-        git.reachable_from(refs.values(), self.read, live)
-        unreachable = inventory.all_ids() - live
+        closed = inventory.closed(heads, self.read, without=[self.epoch])
+        needed = Needed((inventory.packs[base] for base in closed), known)
+        git.reachable_from(refs.values(), self.read, needed)
+        unneeded = {oid for oid in inventory.outside(closed) if oid not in needed}
         sure = self.journal.doomed | dropped | self._old_objects(inventory) | self.repository.stray_ids()
-        return (sure & unreachable) | _tainted(unreachable - sure, self.read, victims)
+        return (sure & unneeded) | _tainted(unneeded - sure, self.read, victims)
 
     def _old_objects(self, inventory: Inventory) -> set[Oid]:
         noted = {
@@ -492,6 +492,7 @@ def preview(repository: Repository, epoch: str, released: Iterable[LeafName]) ->
     rewrite.run([tip])
     refs[HEADS + epoch] = rewrite.commits[tip]
     heads = {name[len(HEADS) :]: oid for name, oid in refs.items() if name.startswith(HEADS)}
-    live = Inventory(repository).closed(heads, read, without=[epoch])
-    git.reachable_from(refs.values(), rewrite.stage.read, live)
-    return len(git.reachable([tip], read) - live)
+    inventory = Inventory(repository)
+    needed = Needed(inventory.packs[base] for base in inventory.closed(heads, read, without=[epoch]))
+    git.reachable_from(refs.values(), rewrite.stage.read, needed)
+    return sum(1 for oid in git.reachable([tip], read) if oid not in needed)

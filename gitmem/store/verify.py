@@ -35,7 +35,12 @@ def check_pack(base: str) -> int:
     pack = Pack(base, object_format=SHA1)
     try:
         pack.check_length_and_checksum()
-        return sum(1 for item in pack.iterobjects() if item.id)
+        read = {name for name, _, _ in pack.data.iterentries()}
+        if read != {name for name, _, _ in pack.index.iterentries()}:
+            raise CorruptError(f"the pack {base}.pack does not hold what its index says.")
+        return len(read)
+    except CorruptError:
+        raise
     except Exception as fault:
         raise CorruptError(f"the pack {base}.pack does not read back: {fault!r}.") from fault
     finally:
