@@ -1,4 +1,4 @@
-"""Many commits to one epoch at once, as fast as git's own fast-import.
+"""Many commits at once, as fast as git's own fast-import.
 
 Commits are built in memory and written into one pack, each tree as a delta of the one before.
 Nothing is visible before the pack is on disk and the branch has moved; a kill loses the batch
@@ -8,13 +8,13 @@ and nothing else.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from gitmem.errors import ConflictError
+from gitmem.store import epochpack
 from gitmem.store import objects as git
-from gitmem.store.epochpack import keep_note
 from gitmem.store.objects import EMPTY_TREE, TREE_MODE, Entry, Oid, Person, Read
-from gitmem.store.pack import PackWriter, remove_pack
+from gitmem.store.pack import PackWriter
 from gitmem.store.refs import HEADS, StaleRefError
 from gitmem.store.repository import Repository
 
@@ -55,29 +55,22 @@ class _Folder:
         return self.oid
 
 
-class Bulk:
-    """A batch of commits on one epoch. Use under the repository's lock."""
+class _Branch:
+    """An epoch in memory, while commits are added to it."""
 
-    def __init__(self, repository: Repository, epoch: str) -> None:
-        self._repository = repository
-        self._epoch = epoch
-        tip = repository.refs.head(epoch)
-        if tip is None:
-            raise ConflictError(f"there is no epoch {epoch} to write to.")
-        self._base = tip
-        root = repository.commit_at(tip)
-        # An epoch that is still its empty root can be written whole, into a closed pack.
-        self._whole = root.tree == EMPTY_TREE and not root.parents
+    def __init__(
+        self, repository: Repository, writer: PackWriter, base: Oid | None, root: Callable[[], bytes]
+    ) -> None:
+        self.base = base
+        self._writer = writer
         self._folders: dict[str, _Folder] = {}
         self._others: dict[bytes, Entry] = {}
-        self._load(repository.read, root.tree)
-        self._tip = tip
-        self._writer = PackWriter(f"{repository.objects}/pack")
-        if self._whole:
-            self._writer.add("tree", b"")
-            self._writer.add("commit", repository.read(tip)[1])
-        self.commits = 0
-        """Commits in this batch so far."""
+        if base is None:
+            writer.add("tree", b"")
+            self.tip = writer.add("commit", root())
+        else:
+            self.tip = base
+            self._load(repository.read, repository.commit_at(base).tree)
 
     def _load(self, read: Read, tree: Oid) -> None:
         for entry in git.parse_tree(read(tree)[1]) if tree != EMPTY_TREE else []:
@@ -89,15 +82,9 @@ class Bulk:
             else:
                 self._others[entry.name] = entry
 
-    @property
-    def is_full(self) -> bool:
-        """Whether it is time to finish this batch and begin another."""
-        return self.commits >= MAX_COMMITS or self._writer.size >= MAX_BYTES
-
     def commit(
         self, changes: Mapping[str, bytes | None], message: str, author: Person, committer: Person
     ) -> Oid:
-        """Add a commit that sets files (`KIND/NAME`, `meta/KIND/STEM.yaml`) or removes them."""
         for path, data in changes.items():
             folder, _, name = path.rpartition("/")
             oid = None if data is None else self._writer.add("blob", data)
@@ -105,10 +92,8 @@ class Bulk:
                 self._folders[folder] = _Folder(b"")
             self._folders[folder].set(name.encode(), oid)
         tree = self._root({path.rpartition("/")[0] for path in changes})
-        data = git.make_commit(tree, [self._tip], author, committer, message)
-        self._tip = self._writer.add("commit", data)
-        self.commits += 1
-        return self._tip
+        self.tip = self._writer.add("commit", git.make_commit(tree, [self.tip], author, committer, message))
+        return self.tip
 
     def _root(self, changed: set[str]) -> Oid:
         for name in changed:
@@ -126,26 +111,70 @@ class Bulk:
             top[b"meta"] = Entry(TREE_MODE, b"meta", self._writer.add("tree", git.format_tree(meta)))
         return self._writer.add("tree", git.format_tree(top.values()))
 
-    def finish(self) -> Oid:
-        """Store the batch and move the branch; its new tip.
+
+class Bulk:
+    """A batch of commits on some epochs. Use under the repository's lock.
+
+    Epochs that the batch begins stand whole in its pack, which then needs no further packing.
+    """
+
+    def __init__(self, repository: Repository, root: Callable[[str], bytes]) -> None:
+        """`root` gives the root commit of an epoch that is new."""
+        self._repository = repository
+        self._root = root
+        self._writer = PackWriter(f"{repository.objects}/pack")
+        self._branches: dict[str, _Branch] = {}
+        self.commits = 0
+        """Commits in this batch so far."""
+
+    @property
+    def is_full(self) -> bool:
+        """Whether it is time to finish this batch, even in the middle of an epoch."""
+        return self.commits >= MAX_COMMITS or self._writer.size >= MAX_BYTES
+
+    @property
+    def is_enough(self) -> bool:
+        """Whether the next epoch should go into another pack."""
+        return self.commits >= epochpack.MAX_COMMITS or self._writer.size >= epochpack.MAX_BYTES
+
+    def begin(self, epoch: str) -> None:
+        """Let the epoch be part of the batch, also if no commit follows."""
+        if epoch not in self._branches:
+            twin = next((name for name in self._branches if name.lower() == epoch.lower()), None)
+            if twin is not None:
+                raise ConflictError(f"epoch {epoch} differs from {twin} only in case.", hint=f"Use {twin}.")
+            base = self._repository.refs.head(epoch)
+            self._branches[epoch] = _Branch(self._repository, self._writer, base, lambda: self._root(epoch))
+
+    def commit(
+        self, epoch: str, changes: Mapping[str, bytes | None], message: str, author: Person, committer: Person
+    ) -> Oid:
+        """Add a commit that sets files (`KIND/NAME`, `meta/KIND/STEM.yaml`) or removes them."""
+        self.begin(epoch)
+        self.commits += 1
+        return self._branches[epoch].commit(changes, message, author, committer)
+
+    def finish(self) -> None:
+        """Store the batch and move its branches.
 
         Raises:
-            ConflictError: a push moved the branch meanwhile; nothing was changed.
+            ConflictError: a push moved one of them meanwhile, which is then left as it is.
         """
-        if not self.commits:
+        moved = {name: branch for name, branch in self._branches.items() if branch.tip != branch.base}
+        if not moved:
             self.abandon()
-            return self._base
-        keep = keep_note({self._epoch: self._tip}) if self._whole else None
+            return
+        whole = all(branch.base is None for branch in moved.values())
+        keep = epochpack.keep_note({name: branch.tip for name, branch in moved.items()}) if whole else None
         with self._repository.strays() as note:
-            base = self._writer.finish(keep, lambda name: note(name.encode()))
-            try:
-                self._repository.refs.update(HEADS + self._epoch, self._tip, self._base)
-            except StaleRefError:
-                remove_pack(base)
-                raise ConflictError(
-                    f"a push to {self._epoch} was faster.", hint="Run the import again."
-                ) from None
-        return self._tip
+            self._writer.finish(keep, lambda name: note(name.encode()))
+            for name, branch in moved.items():
+                try:
+                    self._repository.refs.update(HEADS + name, branch.tip, branch.base)
+                except StaleRefError:
+                    raise ConflictError(
+                        f"a push to {name} was faster.", hint="Run the import again."
+                    ) from None
 
     def abandon(self) -> None:
         """Throw the batch away."""

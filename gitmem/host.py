@@ -13,7 +13,8 @@ import shutil
 import socket
 import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -126,12 +127,76 @@ def write_new(path: str, data: bytes, mode: int = 0o644) -> None:
     """Make the file `path`, which must not exist, and bring it to disk."""
     handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
     try:
-        view = memoryview(data)
-        while view:
-            view = view[os.write(handle, view) :]
+        _write_whole(handle, data)
         os.fsync(handle)
     finally:
         os.close(handle)
+
+
+# Flushing several files at once costs little more than flushing one.
+_flushers: ThreadPoolExecutor | None = None
+
+
+def _forget_flushers() -> None:
+    """A forked child has none of its parent's threads."""
+    global _flushers  # noqa: PLW0603 - one pool for the process
+    _flushers = None
+
+
+os.register_at_fork(after_in_child=_forget_flushers)
+
+
+def _flush_all(handles: Iterable[int]) -> None:
+    global _flushers  # noqa: PLW0603
+    if _flushers is None:
+        _flushers = ThreadPoolExecutor(8, thread_name_prefix="gitmem-flush")
+    list(_flushers.map(os.fsync, handles))
+
+
+def write_all_durable(files: Mapping[str, bytes], draft: str) -> None:
+    """Make files that nobody changes later, all on disk when this returns.
+
+    Each is drafted under a name beginning with `draft` and then renamed, so that none is ever
+    seen unfinished. The folders are made where they are missing.
+    """
+    mark = f"{draft}{os.getpid()}_{os.urandom(4).hex()}_"
+    drafts = {path: f"{mark}{number}" for number, path in enumerate(files)}
+    with contextlib.ExitStack() as stack:
+        handles = []
+        for path, data in files.items():
+            handle = os.open(drafts[path], os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o444)
+            stack.callback(os.close, handle)
+            _write_whole(handle, data)
+            handles.append(handle)
+        _flush_all(handles)
+    folders = {os.path.dirname(draft)}
+    for path in files:
+        _move_into_place(drafts[path], path)
+        folders.add(os.path.dirname(path))
+    with contextlib.ExitStack() as stack:
+        handles = [os.open(folder, os.O_RDONLY | os.O_CLOEXEC) for folder in folders]
+        for handle in handles:
+            stack.callback(os.close, handle)
+        _flush_all(handles)
+
+
+def _move_into_place(draft: str, path: str) -> None:
+    """Rename a file into a folder that another program may remove while it is empty."""
+    for last in (False, False, False, True):
+        try:
+            os.rename(draft, path)
+        except FileNotFoundError:
+            if last:
+                raise
+            os.makedirs(os.path.dirname(path), exist_ok=True)
+        else:
+            return
+
+
+def _write_whole(handle: int, data: bytes) -> None:
+    view = memoryview(data)
+    while view:
+        view = view[os.write(handle, view) :]
 
 
 def append_durable(path: str, data: bytes) -> None:

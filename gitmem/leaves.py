@@ -134,7 +134,7 @@ def retrieve(repository: Repository, view: View, path: TracePath, mode: Mode, zo
     """Read a leaf: active as it is, withered as its blur, archived in full from history."""
     leaf = path.leaf
     if view.sidecar_id(leaf) is None and (shown := view.leaf(leaf)) is not None and mode != "archived":
-        data = repository.blob(shown)
+        data = view.blob(shown)
         ts = said_at(leaf, None, data, zone)
         return Retrieval(True, decode(data, path), path, "active", ts, parent_branch=path.epoch)
     standing = look(repository, view, leaf)

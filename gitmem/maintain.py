@@ -6,6 +6,7 @@ branch needs is ever touched.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -84,11 +85,11 @@ def _shown(repository: Repository, tip: Oid) -> list[Oid]:
 def _drop_covered(repository: Repository) -> None:
     """Remove packs whose every object stands in another pack that stays."""
     packs = Inventory(repository).packs
+    count = Counter(oid for ids in packs.values() for oid in ids)
     for base in sorted(packs, key=lambda base: len(packs[base])):
-        others: set[Oid] = set().union(*(ids for other, ids in packs.items() if other != base))
-        if packs[base] <= others:
+        if all(count[oid] > 1 for oid in packs[base]):
             pack.remove_pack(base)
-            del packs[base]
+            count.subtract(packs[base])
 
 
 def sweep(repository: Repository) -> int:

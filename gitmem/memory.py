@@ -25,7 +25,7 @@ from gitmem.report import Place, Released, ReleaseReport
 from gitmem.settings import Settings
 from gitmem.states import State, check_move
 from gitmem.store import erase
-from gitmem.store.objects import Oid, Person
+from gitmem.store.objects import EMPTY_TREE, Oid, Person, make_commit
 from gitmem.store.repository import MAIN, Repository, retry_stale
 from gitmem.tracepath import (
     LeafName,
@@ -182,8 +182,17 @@ class Memory:
         if tip is not None:
             return tip
         who = self.gitmem_person(self.now())
-        subject = f"epoch {self.name}/{name}\n"
-        return self.repository.commit(name, {}, subject, base=None, author=who, committer=who)
+        return self.repository.commit(
+            name, {}, self._root_subject(name), base=None, author=who, committer=who
+        )
+
+    def root_commit(self, name: str) -> bytes:
+        """The root commit of a new epoch: empty, and naming it."""
+        who = self.gitmem_person(self.now())
+        return make_commit(EMPTY_TREE, (), who, who, self._root_subject(name))
+
+    def _root_subject(self, name: str) -> str:
+        return f"epoch {self.name}/{name}\n"
 
     def pin_epoch(self) -> None:
         """Let the current epoch stay what it is, whatever epochs an import adds. Call under the lock."""

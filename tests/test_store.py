@@ -234,9 +234,9 @@ def test_bulk_gives_the_history_that_single_writes_give(home: Home, memory: Memo
 def test_bulk_on_a_moved_branch_changes_nothing(memory: Memory) -> None:
     memory.write("一。", epoch="D1")
     with memory.repository.locked():
-        bulk = Bulk(memory.repository, "D1")
+        bulk = Bulk(memory.repository, memory.root_commit)
         who = Person("a", "a@a", memory.now())
-        bulk.commit({"raw/20260531-000000.txt": b"x"}, "write", who, who)
+        bulk.commit("D1", {"raw/20260531-000000.txt": b"x"}, "write", who, who)
         root = subprocess.run(
             ["git", "-C", memory.repository.folder, "rev-parse", "D1~1"], capture_output=True, check=True
         ).stdout.decode()
@@ -245,7 +245,10 @@ def test_bulk_on_a_moved_branch_changes_nothing(memory: Memory) -> None:
         )
         with pytest.raises(ConflictError, match="faster"):
             bulk.finish()
-    assert pack_paths(f"{memory.repository.objects}/pack") == []
+    assert maintain(memory).swept > 0
+    assert memory.repository.refs.head("D1") is not None
+    assert [e.trace_path for e in memory.timeline().entries] == []
+    fsck(memory.repository)
 
 
 def test_doctor_is_content_with_a_healthy_home(home: Home, memory: Memory, clock: FakeClock) -> None:

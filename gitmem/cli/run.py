@@ -17,7 +17,6 @@ from typing import Any, TypeVar
 
 import click
 from click.shell_completion import CompletionItem
-from platformdirs import user_data_path
 
 from gitmem.errors import GitmemError, UsageError
 from gitmem.home import Home
@@ -71,6 +70,8 @@ def home_path() -> Path:
     chosen = chosen_home()
     if chosen is not None:
         return chosen
+    from platformdirs import user_data_path
+
     try:
         return user_data_path("gitmem", appauthor=False)
     except (RuntimeError, KeyError, OSError):

@@ -60,62 +60,57 @@ def take(
         groups.setdefault(epoch_for(entry, by), []).append(entry)
     total = sum(map(len, groups.values()))
     done = 0
-    for epoch, mine in groups.items():
+    waiting = list(groups.items())
+    while waiting:
         with memory.repository.locked():
             memory.pin_epoch()
-            for _ in _Batch(memory, epoch, report).run(mine):
-                done += 1
-                if progress:
-                    progress(done, total)
+            batch = _Batch(memory, report)
+            try:
+                while waiting and not batch.bulk.is_enough:
+                    for _ in batch.add(*waiting.pop(0)):
+                        done += 1
+                        if progress:
+                            progress(done, total)
+                batch.bulk.finish()
+            except BaseException:
+                batch.bulk.abandon()
+                raise
+    memory.repository.tidy_refs()
     memory.refresh()
     report.personas.add(memory.name)
     return report
 
 
 class _Batch:
-    """The entries of one epoch. Used under the lock."""
+    """Entries of some epochs, for one pack. Used under the lock."""
 
-    def __init__(self, memory: Memory, epoch: str, report: ImportReport) -> None:
+    def __init__(self, memory: Memory, report: ImportReport) -> None:
+        memory.refresh()
         self._memory = memory
-        self._epoch = epoch
         self._report = report
-        self._bulk: Bulk | None = None
-        self._counts: dict[str, int] = {}
         self._turns: dict[tuple[str, str | None], str] = {}
+        self.bulk = Bulk(memory.repository, memory.root_commit)
+
+    def add(self, epoch: str, entries: list[Entry]) -> Iterator[Entry]:
+        """Write the entries of an epoch; yields each once it is dealt with."""
+        self._epoch = epoch
+        self._counts: dict[str, int] = {}
         self._named: dict[LeafName, bytes] = {}
-
-    def run(self, entries: list[Entry]) -> Iterator[Entry]:
-        """Write them all; yields each once it is dealt with."""
-        self._memory.refresh()
-        try:
-            for entry in entries:
-                self._one(entry)
-                yield entry
-                if self._bulk is not None and self._bulk.is_full:
-                    self._finish()
-            self._finish()
-        except BaseException:
-            if self._bulk is not None:
-                self._bulk.abandon()
-            raise
-
-    def _finish(self) -> None:
-        if self._bulk is not None:
-            self._bulk.finish()
-            self._bulk = None
-
-    def _open(self) -> Bulk:
-        """The batch, begun (and its epoch made) when the first leaf is to be written."""
-        if self._bulk is None:
-            self._memory.ensure_epoch(self._epoch)
-            self._report.epochs.add(self._epoch)
-            self._bulk = Bulk(self._memory.repository, self._epoch)
-        return self._bulk
+        for entry in entries:
+            self._one(entry)
+            yield entry
+            if self.bulk.is_full:
+                self.bulk.finish()
+                self._memory.refresh()
+                self.bulk = Bulk(self._memory.repository, self._memory.root_commit)
 
     def _one(self, entry: Entry) -> None:
         try:
             self._memory.check_text(entry.data)
             leaf = self._place(entry)
+            if leaf is not None:
+                self._memory.choose_epoch(self._epoch)  # no twin that differs in case
+                self.bulk.begin(self._epoch)
         except GitmemError as fault:
             self._report.left_out.append((entry.where, fault.message))
             return
@@ -132,7 +127,8 @@ class _Batch:
         if entry.speaker:
             author = Person(entry.speaker, author.email, entry.at)
         committer = self._memory.gitmem_person(self._memory.now())
-        self._open().commit(changes, message([("write", leaf)]), author, committer)
+        self.bulk.commit(self._epoch, changes, message([("write", leaf)]), author, committer)
+        self._report.epochs.add(self._epoch)
         self._report.taken += 1
 
     def _place(self, entry: Entry) -> LeafName | None:

@@ -104,27 +104,29 @@ class _Step:
 
 def _take_epoch(memory: Memory, epoch: str, leaves: list[StoredLeaf], report: ImportReport) -> None:
     with memory.repository.locked():
-        memory.ensure_epoch(epoch)
+        memory.choose_epoch(epoch)  # no twin that differs in case
         memory.refresh()
         fresh = [stored for stored in leaves if _is_new(memory, epoch, stored, report)]
-        bulk = Bulk(memory.repository, epoch)
+        bulk = Bulk(memory.repository, memory.root_commit)
         try:
-            steps = sorted(
-                (s for stored in fresh for s in _steps(memory, stored)),
-                key=lambda s: (s.rank, s.when, s.order),
-            )
-            for step in steps:
-                role = step.stored.parsed.role if step.verb in ("write", "record") else None
-                author = memory.person(role, step.when)
-                # What a purge touches has its message from the start, so that a purge finds nothing to do.
-                purged = step.verb == "release" or step.stored.parsed.forgotten
-                subject = MESSAGE.decode() if purged else message([(step.verb, step.stored.leaf)])
-                bulk.commit(step.changes, subject, author, memory.gitmem_person(memory.now()))
+            bulk.begin(epoch)
+            steps = (step for stored in fresh for step in _steps(memory, stored))
+            for step in sorted(steps, key=lambda step: (step.rank, step.when, step.order)):
+                _commit(memory, bulk, epoch, step)
             bulk.finish()
         except BaseException:
             bulk.abandon()
             raise
         report.taken += len(fresh)
+
+
+def _commit(memory: Memory, bulk: Bulk, epoch: str, step: _Step) -> None:
+    role = step.stored.parsed.role if step.verb in ("write", "record") else None
+    # What a purge touches has its message from the start, so that a purge finds nothing to do.
+    purged = step.verb == "release" or step.stored.parsed.forgotten
+    subject = MESSAGE.decode() if purged else message([(step.verb, step.stored.leaf)])
+    author = memory.person(role, step.when)
+    bulk.commit(epoch, step.changes, subject, author, memory.gitmem_person(memory.now()))
 
 
 def _is_new(memory: Memory, epoch: str, stored: StoredLeaf, report: ImportReport) -> bool:

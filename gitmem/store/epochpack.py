@@ -19,6 +19,7 @@ from gitmem.store.repository import MAIN, Repository
 _MARK = b"gitmem epochs\n"
 MAX_BYTES = 16 * 1024 * 1024
 MAX_COMMITS = 2000
+_SMALL_PACKS = 8
 
 
 def keep_note(tips: Mapping[str, Oid]) -> bytes:
@@ -137,11 +138,23 @@ def drop_loose_doubles(repository: Repository, base: str) -> None:
 
 
 def unpacked_epochs(repository: Repository, inventory: Inventory, open_epoch: str | None) -> dict[str, Oid]:
-    """Closed epochs that no pack holds whole at their tip, in natural order."""
-    noted = {name: oid for keep in inventory.keeps.values() for name, oid in keep.items()}
+    """Closed epochs to pack, in natural order: those that no pack holds whole at their tip.
+
+    Once there are several small packs, those in them as well.
+    """
+    small = [
+        base for base, noted in inventory.keeps.items() if noted and len(inventory.packs[base]) < MAX_COMMITS
+    ]
+    merged = set(small) if len(small) > _SMALL_PACKS else set()
+    kept = {
+        name: oid
+        for base, noted in inventory.keeps.items()
+        if base not in merged
+        for name, oid in noted.items()
+    }
     tips = {name: repository.refs.read(HEADS + name) for name in repository.epochs()}
     return {
         name: tip
         for name, tip in tips.items()
-        if name not in (MAIN, open_epoch) and tip is not None and noted.get(name) != tip
+        if name not in (MAIN, open_epoch) and tip is not None and kept.get(name) != tip
     }

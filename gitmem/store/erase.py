@@ -294,6 +294,7 @@ class _Purge:
             _delete_loose(self.repository, doomed)
             self._delete_packs()
             _delete_derived(folder, doomed)
+            self.inventory.refresh()
             left = verify.remaining(self.repository.objects, doomed)
             # A pack that appeared while the store was read is looked into as well.
             if not left and not self.inventory.refresh():

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+from bisect import bisect_left
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -62,6 +63,22 @@ def format_tree(entries: Iterable[Entry]) -> bytes:
     """The bytes of a tree; entries in any order."""
     ordered = sorted(entries, key=lambda e: e.name + b"/" if e.mode == TREE_MODE else e.name)
     return b"".join(b"%s %s\0%s" % entry for entry in ordered)
+
+
+def set_files(data: bytes, files: Mapping[bytes, Oid | None]) -> bytes:
+    """The bytes of a tree of files, some set to blobs, or removed where None. It has no folders."""
+    entries = _ENTRY.findall(data)
+    keys = [name for _, name, _ in entries]
+    for name, oid in sorted(files.items(), reverse=True):
+        at = bisect_left(keys, name)
+        start = len(data) if at == len(entries) else sum(len(m) + len(n) + 22 for m, n, _ in entries[:at])
+        present = at < len(entries) and keys[at] == name
+        end = start + (len(entries[at][0]) + len(name) + 22 if present else 0)
+        data = data[:start] + (b"" if oid is None else b"%s %s\0%s" % (BLOB_MODE, name, oid)) + data[end:]
+        if not present and oid is not None:
+            entries.insert(at, (BLOB_MODE, name, oid))
+            keys.insert(at, name)
+    return data
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,6 +200,9 @@ class Stage:
         ) or self.put("tree", b"")
 
     def _edit(self, tree: Oid, changes: Mapping[tuple[bytes, ...], Oid | None]) -> Oid | None:
+        if all(len(path) == 1 for path in changes) and b"40000 " not in (before := self.data(tree)):
+            data = set_files(before, {path[0]: oid for path, oid in changes.items()})
+            return self.put("tree", data) if data else None
         entries = {entry.name: entry for entry in parse_tree(self.data(tree))}
         below: dict[bytes, dict[tuple[bytes, ...], Oid | None]] = {}
         for path, oid in changes.items():
@@ -299,6 +319,8 @@ def commits_of(oid: Oid, read: Read) -> set[Oid]:
 def reachable_from(refs: Iterable[Oid], read: Read, seen: set[Oid]) -> None:
     """Add to `seen` everything that targets of refs lead to: tags, commits, trees and blobs."""
     for target in refs:
+        if target in seen:
+            continue
         oid = target
         kind, data = read(oid)
         while kind == "tag":

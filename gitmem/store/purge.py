@@ -18,7 +18,7 @@ to another. The rules:
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from gitmem import sidecar as sidecars
@@ -129,10 +129,11 @@ class Rewrite:
         data = self.stage.data(oid)
         names = folder.names()
         if not folder.below and names:
-            quick = _cut(data, names) if not folder.blurred and not folder.is_meta else None
+            spare = self._is_tombstone if folder.is_meta else _never
+            quick = _cut(data, names, spare) if not folder.blurred and not folder.rid else None
             if quick is not None:
                 rest, touch = quick
-                if not touch:
+                if rest == data:
                     return (oid if rest else None), touch
                 return (self.stage.put("tree", rest) if rest else None), touch
             if len(names) <= _FEW and not any(b" " + name + b"\0" in data for name in names):
@@ -153,6 +154,9 @@ class Rewrite:
                 entries.append(kept)
         return (self.stage.put("tree", format_tree(entries)) if entries else None), frozenset(touched)
 
+    def _is_tombstone(self, oid: Oid) -> bool:
+        return sidecars.is_tombstone(self.stage.data(oid))
+
     def _victim(self, entry: Entry, folder: _Folder) -> Entry | None:
         """What stands in place of a victim's entry, if anything."""
         if entry.name in folder.blurred:
@@ -168,10 +172,17 @@ class Rewrite:
         return None if rid is None else Entry(entry.mode, entry.name, self.stage.put("blob", rid))
 
 
-def _cut(data: bytes, names: set[bytes]) -> tuple[bytes, Touch] | None:
+def _never(oid: Oid) -> bool:
+    """Spare no victim."""
+    del oid
+    return False
+
+
+def _cut(data: bytes, names: set[bytes], spare: Callable[[Oid], bool]) -> tuple[bytes, Touch] | None:
     """A tree's bytes with files cut out, without taking it apart; None where that is not safe.
 
-    A name between space and NUL, 20 bytes and longer, cannot lie inside an id.
+    Files whose blob `spare` says are left. A name between space and NUL, 20 bytes and longer,
+    cannot lie inside an id.
     """
     if len(names) > _FEW or any(len(name) < 18 for name in names):
         return None
@@ -183,8 +194,10 @@ def _cut(data: bytes, names: set[bytes]) -> tuple[bytes, Touch] | None:
         start, end = at - 6, at + len(name) + 22
         if start < 0 or data[start:at] not in _FILE_MODES:
             return None
-        touched.add((name, data[end - 20 : end]))
-        data = data[:start] + data[end:]
+        blob = data[end - 20 : end]
+        touched.add((name, blob))
+        if not spare(blob):
+            data = data[:start] + data[end:]
     return data, frozenset(touched)
 
 

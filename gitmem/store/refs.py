@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import contextlib
 import os
+from collections.abc import Mapping
+from types import MappingProxyType
 
 from gitmem import host
 from gitmem.errors import CorruptError, UnavailableError
@@ -32,6 +34,7 @@ class Refs:
         self._packed_path = os.path.join(folder, "packed-refs")
         self._packed_mark: tuple[int, int, int] | None = None
         self._packed: dict[str, Oid] = {}
+        self._heads: tuple[dict[str, Oid], dict[str, Oid], Mapping[str, Oid]] | None = None
 
     def read(self, ref: str) -> Oid | None:
         """The object a ref points at, or None where there is no such ref."""
@@ -54,21 +57,29 @@ class Refs:
         """The tip of a branch."""
         return self.read(HEADS + branch)
 
-    def heads(self) -> dict[str, Oid]:
-        """Tips of all branches, `main` included, by name."""
-        return {name[len(HEADS) :]: oid for name, oid in self.all(HEADS).items()}
+    def heads(self) -> Mapping[str, Oid]:
+        """Tips of all branches, `main` included, by name; the same object while nothing moved."""
+        loose = self._loose_ids(HEADS)
+        packed = self._read_packed()
+        if self._heads is None or self._heads[0] is not packed or self._heads[1] != loose:
+            both = {name: oid for name, oid in packed.items() if name.startswith(HEADS)} | loose
+            tips = MappingProxyType({name[len(HEADS) :]: oid for name, oid in both.items()})
+            self._heads = packed, loose, tips
+        return self._heads[2]
 
     def all(self, prefix: str = "refs/") -> dict[str, Oid]:
         """Every ref whose name begins with `prefix`, which ends in a slash."""
+        loose = self._loose_ids(prefix)
+        return {name: oid for name, oid in self._read_packed().items() if name.startswith(prefix)} | loose
+
+    def _loose_ids(self, prefix: str) -> dict[str, Oid]:
+        """Refs that have a file of their own; to be read before the packed ones."""
         self._check_there()
-        found = {name: oid for name, oid in self._read_packed().items() if name.startswith(prefix)}
+        found: dict[str, Oid] = {}
         for name in self._loose(prefix.rstrip("/")):
             data = host.read_bytes(f"{self._folder}/{name}")
-            if data is None:
-                packed = self._read_packed().get(name)
-                if packed is not None:
-                    found[name] = packed
-            elif not name.endswith("/HEAD"):  # a remote's HEAD is symbolic, nothing else is
+            # One that went away is packed by now. A remote's HEAD is symbolic, nothing else is.
+            if data is not None and not name.endswith("/HEAD"):
                 found[name] = self._oid(name, data)
         return found
 

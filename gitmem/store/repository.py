@@ -26,6 +26,7 @@ from gitmem import host
 from gitmem import sidecar as sidecars
 from gitmem.errors import ConflictError, CorruptError, UnavailableError
 from gitmem.sidecar import Sidecar
+from gitmem.store import loose
 from gitmem.store import objects as git
 from gitmem.store.objects import ObjectType, Oid, Person, Stage
 from gitmem.store.pack import UNFINISHED, PackWriter, pack_ids
@@ -39,10 +40,10 @@ STRAYS = "gitmem.strays"
 JOURNALS = "gitmem.purge"
 _TRIES = 10
 _TYPES: dict[int, ObjectType] = {1: "commit", 2: "tree", 3: "blob", 4: "tag"}
-_CODES: dict[ObjectType, Any] = {name: GitType(code) for code, name in _TYPES.items()}
 _BULK = 400
 """From this many new objects on, a commit writes a pack instead of single files."""
 _MAX_VIEWS = 4096
+_MANY_REFS = 64
 
 CONFIG = {
     "gc.auto": "0",
@@ -76,8 +77,8 @@ def _sealed() -> Iterator[None]:
 
 def _open(folder: str) -> pygit2.Repository:
     settings = pygit2.settings
-    settings.enable_fsync_gitdir(True)  # process-wide in libgit2: a write is durable
-    settings.cache_object_limit(GitType.TREE, 1 << 20)  # trees of big epochs stay cached
+    for kind in (GitType.TREE, GitType.BLOB):  # trees of big epochs and long texts stay cached
+        settings.cache_object_limit(kind, 1 << 20)
     settings.owner_validation = False  # who may open a home is decided by its mode
     with _sealed():
         try:
@@ -91,6 +92,7 @@ class View:
 
     def __init__(self, repository: Repository, tip: Oid) -> None:
         self._repository = repository
+        self._odb = repository.odb()
         self.tip = tip
         root = repository.commit_at(tip).tree
         self._kinds = {kind: repository.tree_at(root, kind) for kind in KINDS}
@@ -113,6 +115,14 @@ class View:
         """
         oid = self.sidecar_id(leaf)
         return None if oid is None else self._repository.sidecar(oid, leaf.sidecar, lenient=lenient)
+
+    def blob(self, oid: Oid) -> bytes:
+        """A blob's bytes, through the handle that this view was made with."""
+        try:
+            data: bytes = self._odb.read(pygit2.Oid(raw=oid))[1]
+        except (KeyError, pygit2.GitError):
+            return self._repository.blob(oid)
+        return data
 
     def names(self, kind: Kind) -> dict[str, Oid]:
         """Leaves of that kind in the branch, and their blobs."""
@@ -222,6 +232,10 @@ class Repository:
             ) from None
         return _TYPES[kind], data
 
+    def odb(self) -> Any:
+        """libgit2's object store, fresh."""
+        return self._fresh().odb
+
     def reader(self) -> git.Read:
         """A `read` for long walks under the lock: it looks only once whether the store changed."""
         odb = self._fresh().odb
@@ -283,7 +297,7 @@ class Repository:
         tip = self.refs.read(HEADS + epoch)
         if tip is None:
             return None
-        self._fresh()
+        self._fresh()  # a purge throws the views away
         views = self._handle.views
         view = views.get(epoch)
         if view is None or view.tip != tip:
@@ -392,7 +406,7 @@ class Repository:
                     host.remove(f"{folder}/{name}")
         if STRAYS in names:
             for name in host.list_folder(self.objects):
-                if name.startswith("tmp_object_git2_"):
+                if name.startswith(("tmp_object_git2_", loose.UNFINISHED)):
                     host.remove(f"{self.objects}/{name}")
 
     def commit(
@@ -418,7 +432,7 @@ class Repository:
         parents = () if base is None else (base,)
         made = stage.put("commit", git.make_commit(tree, parents, author, committer, message))
         with self.strays() as note:
-            note(b"\n".join(oid.hex().encode() for oid in stage.new if oid not in self))
+            note(b"\n".join(oid.hex().encode() for oid in stage.new))
             self.store(stage)
             self.refs.update(HEADS + branch, made, base)
         return made
@@ -447,8 +461,7 @@ class Repository:
     def store(self, stage: Stage) -> None:
         """Bring a stage's objects to disk: each in a file, or many in one pack."""
         if len(stage.new) < _BULK:
-            for oid, (kind, data) in stage.new.items():
-                self._store_one(oid, kind, data)
+            loose.write(self.objects, stage.new)
             return
         writer = PackWriter(f"{self.objects}/pack")
         try:
@@ -459,16 +472,11 @@ class Repository:
             raise
         writer.finish()
 
-    def _store_one(self, oid: Oid, kind: ObjectType, data: bytes) -> None:
-        for last in (False, False, True):
-            try:
-                if self._fresh().odb.write(_CODES[kind], data).raw == oid:
-                    return
-            except (OSError, pygit2.GitError) as fault:
-                # A git gc may remove the folder between its making and the object's move into it.
-                if last:
-                    raise UnavailableError(f"{self.folder} cannot store an object: {fault}.") from None
-        raise CorruptError(f"{self.folder} stored {oid.hex()} wrongly.")
+    def tidy_refs(self) -> None:
+        """Pack the refs where many have files of their own: each of those is read at every look."""
+        if len(host.list_folder(f"{self.folder}/{HEADS}")) > _MANY_REFS:
+            with contextlib.suppress(CorruptError):  # a push holds the lock; the next time will do
+                host.git(self.folder, "pack-refs", "--all", "--prune")
 
     def stray_ids(self) -> set[Oid]:
         """Objects noted by `strays` and not yet swept."""
