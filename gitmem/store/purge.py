@@ -89,6 +89,7 @@ class Rewrite:
         """Old commit to new; equal where the commit is unaffected."""
         self._touches: dict[Oid, Touch] = {}
         self._trees: dict[tuple[Oid, int], tuple[Oid | None, Touch]] = {}
+        self._tombstones: dict[Oid, bool] = {}
         self._top = _Folder()
         for leaf in victims.released:
             self._top.sub(leaf.kind, is_meta=False).dropped.add(leaf.name.encode())
@@ -155,7 +156,9 @@ class Rewrite:
         return (self.stage.put("tree", format_tree(entries)) if entries else None), frozenset(touched)
 
     def _is_tombstone(self, oid: Oid) -> bool:
-        return sidecars.is_tombstone(self.stage.data(oid))
+        if oid not in self._tombstones:
+            self._tombstones[oid] = sidecars.is_tombstone(self.stage.data(oid))
+        return self._tombstones[oid]
 
     def _victim(self, entry: Entry, folder: _Folder) -> Entry | None:
         """What stands in place of a victim's entry, if anything."""
