@@ -167,7 +167,7 @@ class Bulk:
         whole = all(branch.base is None for branch in moved.values())
         keep = epochpack.keep_note({name: branch.tip for name, branch in moved.items()}) if whole else None
         with self._repository.strays() as note:
-            self._writer.finish(keep, lambda name: note(name.encode()))
+            self._writer.finish(note, keep)
             for name, branch in moved.items():
                 try:
                     self._repository.refs.update(HEADS + name, branch.tip, branch.base)

@@ -128,6 +128,10 @@ def _locks(repository: Repository) -> Iterator[Finding]:
         if (seconds := host.age_or_zero(path)) > _LONG:
             remedy = "If no git command is running on the repository, remove that file."
             yield Finding("lock", path, f"a lock of {int(seconds)} seconds", remedy=remedy)
+    for path in pack.unindexed(f"{repository.objects}/pack"):
+        if host.age_or_zero(path) > _LONG:
+            remedy = f"git index-pack '{path}' shows whether it is whole; then keep its index or remove it."
+            yield Finding("temporary", path, "a pack without an index: git does not see it", remedy=remedy)
     for name in host.list_folder(repository.objects):
         path = f"{repository.objects}/{name}"
         if name.startswith(("tmp_objdir", "incoming")) and host.age_or_zero(path) > _OLD:

@@ -106,7 +106,7 @@ def sweep(repository: Repository) -> int:
     for base in pack.pack_paths(f"{repository.objects}/pack"):
         ids = pack.pack_ids(base)
         if ids & gone:
-            pack.repack(repository.folder, ids - gone)
+            epochpack.repack(repository, ids - gone)
             pack.remove_pack(base)
     repository.clear_strays()
     repository.bump_generation()

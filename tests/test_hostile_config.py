@@ -227,7 +227,8 @@ def test_push_by_such_a_user(cli: Cli, hostile: dict[str, str | None], tmp_path:
     run("write", PERSONA, *AT, "--epoch", "D1", data=TEXT, check=0)
     clone = tmp_path / "clone"
     config = Path(str(hostile["GIT_CONFIG_GLOBAL"]))
-    config.write_text(re.sub(r"denyAll.*|hideRefs.*", "", config.read_text("utf-8")), "utf-8")
+    # git lets a user's global hooks replace the receiving repository's own in a push to a local path.
+    config.write_text(re.sub(r"denyAll.*|hideRefs.*|hooksPath.*", "", config.read_text("utf-8")), "utf-8")
     world = {key: value for key, value in (os.environ | hostile).items() if value is not None}
 
     def git(*words: str) -> None:

@@ -200,8 +200,8 @@ def abandoned_temporary_files(repository: Path) -> None:
 
 
 STATES = [
-    loose, one_pack, cruft, many_packs, caches, split_commit_graph, reflogs, pull_refs_tags_notes, packed_refs,
-    fetch_heads, abandoned_temporary_files,
+    loose, one_pack, cruft, many_packs, caches, split_commit_graph, reflogs, pull_refs_tags_notes,
+    packed_refs, fetch_heads, abandoned_temporary_files,
 ]  # fmt: skip
 
 
@@ -397,8 +397,8 @@ def test_every_known_place_has_a_name(home: Home, memory: Memory) -> None:
     memory.archive(secret)
     maintain(memory)
     memory.release(secret)
-    known = {"HEAD", "config", "description", "packed-refs", "gitmem.lock", "gitmem.generation", "gitmem.purged",
-             "settings.yaml", "index.db", "index.db-wal", "index.db-shm", "state.db", "exclude",
+    known = {"HEAD", "config", "description", "packed-refs", "gitmem.lock", "gitmem.generation",
+             "gitmem.purged", "settings.yaml", "index.db", "index.db-wal", "index.db-shm", "state.db", "exclude",
              "README.sample"}  # fmt: skip
     for path in home.path.rglob("*"):
         if path.is_file() and "/objects/" not in str(path) and "/refs/" not in str(path):
@@ -421,7 +421,7 @@ def test_objects_still_in_use_elsewhere_are_kept(home: Home, memory: Memory) -> 
 
 def test_a_handle_opened_before_the_purge_serves_nothing(home: Home, memory: Memory) -> None:
     """Another process's open store neither serves the text nor writes a commit that lacks an object."""
-    secret, twin = filled(memory)
+    secret, _ = filled(memory)
     one_pack(folder(memory))
     with Home(home.path) as other:
         theirs = other.persona("YM001/ZY001")

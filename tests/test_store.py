@@ -106,7 +106,7 @@ def test_a_pack_of_deltas_reads_back_with_git_and_dulwich(repository: Repository
         oid = writer.add("tree", tree, base=base)
         base = (oid, tree)
         ids |= {blob, oid}
-    path = writer.finish()
+    path = writer.finish(lambda name: None)
     assert pack_ids(path) == ids
     assert verify.check_pack(path) == len(ids)
     subprocess.run(["git", "verify-pack", path + ".idx"], check=True)

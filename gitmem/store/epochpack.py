@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from gitmem import host
 from gitmem.store import objects as git
+from gitmem.store import pack
 from gitmem.store.objects import Oid, Read
 from gitmem.store.pack import PackWriter, loose_ids, loose_path, pack_ids, pack_paths
 from gitmem.store.refs import HEADS
@@ -108,7 +109,14 @@ def write_epochs(repository: Repository, tips: Mapping[str, Oid], read: Read, *,
     except BaseException:
         writer.abandon()
         raise
-    return writer.finish(keep_note(tips) if closed else None)
+    with repository.strays() as note:
+        return writer.finish(note, keep_note(tips) if closed else None)
+
+
+def repack(repository: Repository, ids: Iterable[Oid], keep: bytes | None = None) -> None:
+    """Let git write a pack of exactly these objects."""
+    with repository.strays() as note:
+        pack.repack(repository.folder, ids, keep, note)
 
 
 def add_history(writer: PackWriter, tips: Iterable[Oid], read: Read) -> int:

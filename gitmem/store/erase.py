@@ -320,9 +320,9 @@ class _Purge:
             kept = inventory.packs[base] - self.journal.doomed
             if noted:  # other whole epochs live in it: it must stay closed
                 kept = git.reachable(noted.values(), self.read)
-                pack.repack(self.repository.folder, kept, epochpack.keep_note(noted))
+                epochpack.repack(self.repository, kept, epochpack.keep_note(noted))
             else:
-                pack.repack(self.repository.folder, kept - safe)
+                epochpack.repack(self.repository, kept - safe)
             safe |= kept
             self.journal.packs.append(os.path.basename(base))
             self.journal.save()

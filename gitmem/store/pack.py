@@ -172,7 +172,7 @@ class PackWriter:
         self._file.close()
         host.remove(self._path)
 
-    def finish(self, keep: bytes | None = None, announce: Callable[[str], None] | None = None) -> str:
+    def finish(self, announce: Callable[[str], None], keep: bytes | None = None) -> str:
         """Bring the pack to disk and make it visible; its path without ending.
 
         With `keep`, git's own repacking leaves it alone; the bytes go into its `.keep` file.
@@ -189,17 +189,10 @@ class PackWriter:
         self._file.flush()
         os.fsync(self._file.fileno())
         self._file.close()
-        os.chmod(self._path, 0o444)
-        base = f"{self._folder}/pack-{digest.hexdigest()}"
         index = f"{self._folder}/tmp_idx_gitmem_{os.getpid()}_{os.urandom(4).hex()}"
         host.write_new(index, self._index(digest.digest()), 0o444)
-        if announce is not None:
-            announce(os.path.basename(base))
-        if keep is not None:
-            host.write_durable(base + ".keep", keep)
-        os.rename(self._path, base + ".pack")
-        os.rename(index, base + ".idx")
-        host.sync_folder(self._folder)
+        base = f"{self._folder}/pack-{digest.hexdigest()}"
+        reveal(self._path, index, base, keep, announce)
         return base
 
     def _index(self, pack_digest: bytes) -> bytes:
@@ -288,21 +281,50 @@ def loose_path(objects: str, oid: Oid) -> str:
     return f"{objects}/{name[:2]}/{name[2:]}"
 
 
-def repack(repository: str, ids: Iterable[Oid], keep: bytes | None = None) -> str | None:
+def reveal(
+    pack: str, index: str, base: str, keep: bytes | None, announce: Callable[[str], None]
+) -> None:
+    """Give finished files the names of a pack, the index last: without it git does not see the rest.
+
+    `announce` is told the pack's name first, so that a kill in between leaves nothing unnoticed.
+    """
+    announce(os.path.basename(base))
+    if keep is not None:
+        host.write_durable(base + ".keep", keep)
+    os.chmod(pack, 0o444)
+    os.rename(pack, base + ".pack")
+    os.rename(index, base + ".idx")
+    host.sync_folder(os.path.dirname(base))
+
+
+def repack(
+    repository: str, ids: Iterable[Oid], keep: bytes | None, announce: Callable[[str], None]
+) -> str | None:
     """Let git write a pack of exactly these stored objects; its path without ending."""
     lines = b"".join(oid.hex().encode() + b"\n" for oid in sorted(ids))
     if not lines:
         return None
-    target = f"{repository}/objects/pack/pack"
+    folder = f"{repository}/objects/pack"
+    draft = f"{folder}/{UNFINISHED[0]}{os.getpid()}_{os.urandom(4).hex()}"
     name = (
-        host.git(repository, "-c", "pack.threads=1", "pack-objects", "-q", target, data=lines)
-        .decode()
-        .strip()
+        host.git(repository, "-c", "pack.threads=1", "pack-objects", "-q", draft, data=lines).decode().strip()
     )
-    base = f"{target}-{name}"
-    if keep is not None:
-        host.write_durable(base + ".keep", keep)
+    base = f"{folder}/pack-{name}"
+    host.remove(f"{draft}-{name}.rev")
+    reveal(f"{draft}-{name}.pack", f"{draft}-{name}.idx", base, keep, announce)
     return base
+
+
+def unindexed(folder: str) -> list[str]:
+    """Pack files in an `objects/pack` folder that have no index."""
+    names = set(host.list_folder(folder))
+    return [f"{folder}/{n}" for n in sorted(names) if n.endswith(".pack") and f"{n[:-5]}.idx" not in names]
+
+
+def remove_unindexed(base: str) -> None:
+    """Remove what a kill left of a pack before its index got its name."""
+    if not os.path.exists(base + ".idx"):
+        remove_pack(base)
 
 
 def temporary_files(folder: str) -> Sequence[str]:

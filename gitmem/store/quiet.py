@@ -53,17 +53,17 @@ def busy(folder: str, gc_path: str) -> str:
 def _holder(gc_path: str) -> str:
     """The process that `gc.pid` names, while it may be at work; a left-over file is removed.
 
-    As git has it: a file of more than twelve hours means nothing, nor does a dead process.
+    As git has it: a file of more than twelve hours means nothing, nor does one that is not a
+    process number and a host, or names a dead process.
     """
     data = host.read_bytes(gc_path)
     if data is None:
         return ""
     words = data.decode("utf-8", "replace").split()
-    pid, name = (*words, "", "")[:2]
-    elsewhere = name not in ("", socket.gethostname())
-    living = elsewhere or not pid.isdigit() or host.is_alive(int(pid))
-    if living and host.age_or_zero(gc_path) < _STALE:
-        return pid or "unknown"
+    if len(words) == 2 and words[0].isdigit() and host.age_or_zero(gc_path) < _STALE:
+        pid, name = words
+        if name != socket.gethostname() or host.is_alive(int(pid)):
+            return pid
     host.remove(gc_path)
     return ""
 

@@ -29,7 +29,7 @@ from gitmem.sidecar import Sidecar
 from gitmem.store import loose
 from gitmem.store import objects as git
 from gitmem.store.objects import ObjectType, Oid, Person, Stage
-from gitmem.store.pack import UNFINISHED, PackWriter, pack_ids
+from gitmem.store.pack import UNFINISHED, PackWriter, pack_ids, remove_unindexed
 from gitmem.store.refs import HEADS, Refs, StaleRefError
 from gitmem.tracepath import KINDS, Kind, LeafName, natural_order
 
@@ -405,6 +405,11 @@ class Repository:
                 if name.startswith(UNFINISHED) or host.is_draft(name):
                     host.remove(f"{folder}/{name}")
         if STRAYS in names:
+            for line in (
+                (host.read_bytes(f"{self.folder}/{STRAYS}") or b"").decode("ascii", "replace").split()
+            ):
+                if line.startswith("pack-"):
+                    remove_unindexed(f"{self.objects}/pack/{line}")
             for name in host.list_folder(self.objects):
                 if name.startswith(("tmp_object_git2_", loose.UNFINISHED)):
                     host.remove(f"{self.objects}/{name}")
@@ -432,13 +437,16 @@ class Repository:
         parents = () if base is None else (base,)
         made = stage.put("commit", git.make_commit(tree, parents, author, committer, message))
         with self.strays() as note:
-            note(b"\n".join(oid.hex().encode() for oid in stage.new))
-            self.store(stage)
+            note("\n".join(oid.hex() for oid in stage.new))
+            self.store(stage, note)
             self.refs.update(HEADS + branch, made, base)
+            if len(stage.new) < _BULK:
+                # A `git gc --prune=now` may have taken for garbage what no ref led to a moment ago.
+                loose.write(self.objects, stage.new)
         return made
 
     @contextlib.contextmanager
-    def strays(self) -> Iterator[Callable[[bytes], None]]:
+    def strays(self) -> Iterator[Callable[[str], None]]:
         """Note new objects while they are not yet part of any branch.
 
         Yields a function that notes an object's id, or the name of a pack. If the block fails, or
@@ -449,8 +457,8 @@ class Repository:
         with open(path, "ab", buffering=0) as file:
             size = file.tell()
 
-            def note(line: bytes) -> None:
-                file.write(line + b"\n")
+            def note(line: str) -> None:
+                file.write(line.encode("ascii") + b"\n")
 
             yield note
         if size:
@@ -458,8 +466,8 @@ class Repository:
         else:
             host.remove(path)
 
-    def store(self, stage: Stage) -> None:
-        """Bring a stage's objects to disk: each in a file, or many in one pack."""
+    def store(self, stage: Stage, note: Callable[[str], None]) -> None:
+        """Bring a stage's objects to disk: each in a file, or many in one pack, which is noted."""
         if len(stage.new) < _BULK:
             loose.write(self.objects, stage.new)
             return
@@ -470,7 +478,7 @@ class Repository:
         except BaseException:
             writer.abandon()
             raise
-        writer.finish()
+        writer.finish(note)
 
     def tidy_refs(self) -> None:
         """Pack the refs where many have files of their own: each of those is read at every look."""
