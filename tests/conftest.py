@@ -16,6 +16,7 @@ import pygit2
 import pytest
 
 from gitmem import Home, Memory
+from tests import hostile
 
 PERSONA = "YM001/ZY001"
 START = datetime(2026, 5, 31, 11, 54, 47, tzinfo=timezone(timedelta(hours=8)))
@@ -26,6 +27,10 @@ _LEVELS = (
     pygit2.enums.ConfigLevel.XDG,
     pygit2.enums.ConfigLevel.PROGRAMDATA,
 )
+
+
+# The whole suite runs a second time with this set: gitmem then meets a user whose git is hostile.
+HOSTILE_USER = os.environ.get("GITMEM_TEST_HOSTILE") == "1"
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -68,6 +73,9 @@ def hermetic(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     }
     for key, value in values.items():
         monkeypatch.setenv(key, value)
+    if HOSTILE_USER:
+        hostile.write(user)
+        pygit2.settings.search_path[pygit2.enums.ConfigLevel.GLOBAL] = str(user)
     return user
 
 
@@ -149,7 +157,7 @@ def cli(tmp_path: Path) -> Callable[..., Done]:
         timeout: float = 100,
     ) -> Done:
         world: dict[str, str] = dict(os.environ)
-        for key, value in (env or {}).items():
+        for key, value in ((hostile.MISLEADING if HOSTILE_USER else {}) | dict(env or {})).items():
             if value is None:
                 world.pop(key, None)
             else:

@@ -12,69 +12,12 @@ from typing import Any
 import pytest
 
 from tests.conftest import PERSONA, Done
+from tests.hostile import HOSTILE
 
 Cli = Callable[..., Done]
 AT = ("--at", "2026-05-31T11:54:47")
 FIRST = f"{PERSONA}/D1/raw/20260531-115447.txt"
 TEXT = "第一句话在这里。\r\n第二句话在那里。\r\n第三句话在远处。\r\n".encode()
-HOSTILE = """
-[commit]
-    gpgsign = true
-[tag]
-    gpgsign = true
-[gpg]
-    program = /no/such/gpg
-[core]
-    hooksPath = {user}/hooks
-    autocrlf = true
-    eol = crlf
-    safecrlf = true
-    quotePath = true
-    fsmonitor = /no/such/monitor
-    compression = 0
-    attributesFile = {user}/attributes
-    excludesFile = {user}/ignore
-    pager = false
-    editor = false
-    sharedRepository = world
-    logAllRefUpdates = always
-    sshCommand = false
-[init]
-    defaultBranch = trunk
-    templateDir = {user}/template
-[safe]
-    directory =
-[user]
-    useConfigOnly = true
-[gc]
-    auto = 1
-    autoDetach = false
-    pruneExpire = now
-[maintenance]
-    auto = true
-[receive]
-    denyAll = true
-[transfer]
-    hideRefs = refs/heads
-[pack]
-    packSizeLimit = 1m
-    indexVersion = 1
-[merge]
-    conflictStyle = zdiff3
-[color]
-    ui = always
-[log]
-    showSignature = true
-    date = relative
-[i18n]
-    commitEncoding = GBK
-    logOutputEncoding = GBK
-[diff]
-    external = /no/such/diff
-    renames = copies
-[extensions]
-    objectFormat = sha256
-"""
 FAILING = "#!/bin/sh\necho a hook of the user ran >&2\ntouch {user}/hook-ran\nexit 1\n"
 
 

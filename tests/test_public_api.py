@@ -85,11 +85,12 @@ def test_import_is_light() -> None:
 
 
 def test_import_says_nothing_and_touches_nothing(tmp_path: Any) -> None:
+    before = [path for path in tmp_path.rglob("*") if path.is_file()]
     ran = subprocess.run(
         [sys.executable, "-W", "error", "-c", "import gitmem, gitmem.cli"], capture_output=True, cwd=tmp_path
     )
     assert (ran.returncode, ran.stdout, ran.stderr) == (0, b"", b"")
-    assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
+    assert [path for path in tmp_path.rglob("*") if path.is_file()] == before
 
 
 def test_errors_are_one_documented_tree() -> None:

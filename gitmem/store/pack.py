@@ -281,9 +281,7 @@ def loose_path(objects: str, oid: Oid) -> str:
     return f"{objects}/{name[:2]}/{name[2:]}"
 
 
-def reveal(
-    pack: str, index: str, base: str, keep: bytes | None, announce: Callable[[str], None]
-) -> None:
+def reveal(pack: str, index: str, base: str, keep: bytes | None, announce: Callable[[str], None]) -> None:
     """Give finished files the names of a pack, the index last: without it git does not see the rest.
 
     `announce` is told the pack's name first, so that a kill in between leaves nothing unnoticed.
