@@ -21,8 +21,9 @@ def check_text(text: str | bytes, max_bytes: int) -> bytes:
     if b"\0" in data:
         raise UsageError(f"the text holds a NUL character at byte {data.index(0)}; a leaf is plain text.")
     if len(data) > max_bytes:
-        limit = f"{max_bytes} (max_leaf_bytes in settings.yaml)"
-        raise UsageError(f"the text is {len(data)} bytes long; the limit is {limit}.")
+        raise UsageError(
+            f"the text is longer than the limit of {max_bytes} bytes (max_leaf_bytes in settings.yaml)."
+        )
     return data
 
 

@@ -80,6 +80,7 @@ def check_memory(memory: Memory, *, fix: bool = False) -> list[Finding]:
         if not any(finding.check == "git" for finding in found):
             found += _sidecars(memory)
             found += _tombstones(repository, fix=fix)
+            found += _returned(repository)
         memory.refresh()
     except GitmemError as fault:
         found.append(Finding("git", repository.folder, fault.message, remedy=fault.hint))
@@ -219,6 +220,17 @@ def _tombstones(repository: Repository, *, fix: bool) -> Iterator[Finding]:
                 )
         what = f"released text is still in the history of {epoch}"
         yield Finding("tombstone", repository.folder, what, True, fixed, "gitmem doctor --fix")
+
+
+def _returned(repository: Repository) -> Iterator[Finding]:
+    """Commits that were purged here, and that a push brought back."""
+    purged = erase.purged_commits(repository)
+    for epoch in repository.epochs() if purged else []:
+        tip = repository.refs.head(epoch)
+        if tip is not None and purged & git.commits_of(tip, repository.reader()):
+            remedy = "Release the leaf in that epoch, or remove the branch, then gitmem doctor --fix."
+            what = f"a push brought purged history back in {epoch}"
+            yield Finding("purged", repository.folder, what, remedy=remedy)
 
 
 def prove_loop(home: Home) -> list[tuple[str, bool]]:

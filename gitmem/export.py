@@ -5,7 +5,6 @@ Released leaves are never exported; their tombstones are, so that nothing brings
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -13,7 +12,7 @@ from pathlib import Path
 from gitmem import host, layout, times
 from gitmem import manifest as manifests
 from gitmem import sidecar as sidecars
-from gitmem.errors import ConflictError, GitmemError, UnavailableError
+from gitmem.errors import GitmemError, UnavailableError
 from gitmem.home import Home
 from gitmem.leaves import Standing, archived_at, archived_blob, look, ratio, said_at
 from gitmem.memory import Memory
@@ -48,13 +47,15 @@ def export(home: Home, folder: str | Path, progress: Progress | None = None) -> 
         CorruptError: a leaf cannot be read; nothing is left behind.
     """
     target = Path(folder).absolute()
-    if target.exists() and (not target.is_dir() or host.list_folder(str(target))):
-        raise ConflictError(f"{target} is not empty.", hint="Export into a new folder.")
-    draft = target.with_name(f".{target.name}.gitmem-{os.getpid()}")
+    host.check_free(target)
+    draft = host.draft_folder(target)
     memories = [home.persona(name) for name in home.personas()]
     total = sum(e.texts + e.records for memory in memories for e in memory.epochs())
     leaves = released = 0
     try:
+        # Noted before anything is written: should this be killed, a release names what it left.
+        for memory in memories:
+            home.local.add_export(memory.key, str(draft), times.iso(memory.now()))
         host.make_private_folder(draft)
         for memory in memories:
             for stored in _persona_files(memory, draft):
@@ -64,9 +65,9 @@ def export(home: Home, folder: str | Path, progress: Progress | None = None) -> 
                     progress(leaves, total)
         for memory in memories:
             home.local.add_export(memory.key, str(target), times.iso(memory.now()))
-        if target.exists():
-            target.rmdir()
-        draft.rename(target)
+        host.move_folder(draft, target)
+        for memory in memories:
+            home.local.drop_export(memory.key, str(draft))
     except GitmemError:
         raise
     except OSError as fault:

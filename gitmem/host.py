@@ -18,7 +18,7 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
 
-from gitmem.errors import CorruptError, UnavailableError
+from gitmem.errors import ConflictError, CorruptError, UnavailableError
 
 _DRAFT = ".gitmem-new"
 
@@ -273,6 +273,35 @@ def make_private_folder(path: Path) -> None:
     path.mkdir(mode=0o700, exist_ok=True)
 
 
+def check_free(target: Path) -> None:
+    """Raise `ConflictError` unless a folder can be made at `target`: nothing is there, or an empty folder."""
+    if target.exists() and (not target.is_dir() or list_folder(str(target))):
+        raise ConflictError(f"{target} is not empty.", hint="Choose a new folder.")
+
+
+def draft_folder(target: Path) -> Path:
+    """Where a folder is made before it gets its name `target`; what killed makers left is removed."""
+    mark = f".{target.name}.gitmem-"
+    for name in list_folder(str(target.parent)):
+        pid = name.removeprefix(mark)
+        if name.startswith(mark) and pid.isdigit() and not is_alive(int(pid)):
+            remove_tree(target.parent / name)
+    return target.with_name(f"{mark}{os.getpid()}")
+
+
+def move_folder(draft: Path, target: Path) -> None:
+    """Give a finished folder its name, which may be that of an empty folder.
+
+    Raises:
+        ConflictError: something was put there meanwhile.
+    """
+    try:
+        draft.rename(target)
+    except OSError as fault:
+        message = f"{target} is not empty: somebody was faster ({fault.strerror})."
+        raise ConflictError(message, hint="Choose a new folder.") from None
+
+
 def is_private(path: Path) -> bool:
     """Whether nobody but the owner may enter the folder."""
     return not path.stat().st_mode & 0o077
@@ -342,7 +371,9 @@ def git(repository: str, *arguments: str, data: bytes = b"") -> bytes:
     """
     command = [*_GIT, "--git-dir", repository, *arguments]
     try:
-        done = subprocess.run(command, input=data, capture_output=True, env=git_environment(), check=False)
+        done = subprocess.run(
+            command, input=data, capture_output=True, env=git_environment(), cwd=repository, check=False
+        )
     except FileNotFoundError:
         raise UnavailableError(
             "git is not installed, or not on PATH.", hint="Install git 2.31 or newer."

@@ -193,8 +193,10 @@ def _files(folder: Path) -> Iterator[Path]:
             raise UsageError(f"{path} is a symbolic link; only plain files are read.")
         if path.is_dir():
             yield from _files(path)
-        else:
+        elif path.is_file():
             yield path
+        else:
+            raise UsageError(f"{path} is not a plain file.")
 
 
 def _file(path: Path) -> bytes:

@@ -37,6 +37,11 @@ class LocalState:
         with self._open() as connection:
             connection.execute("INSERT OR REPLACE INTO export VALUES (?, ?, ?)", (repo, folder, at))
 
+    def drop_export(self, repo: str, folder: str) -> None:
+        """Forget a folder that is no more."""
+        with self._open() as connection:
+            connection.execute("DELETE FROM export WHERE repo = ? AND folder = ?", (repo, folder))
+
     def exports(self, repo: str) -> list[str]:
         """Folders that a persona was exported to."""
         with self._open() as connection:

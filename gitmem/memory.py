@@ -5,6 +5,7 @@ This is the object every front works with. One persona's memory never reads or n
 
 from __future__ import annotations
 
+import contextlib
 import secrets
 from collections.abc import Callable, Iterable
 from dataclasses import replace
@@ -15,7 +16,7 @@ from gitmem import checks, leaves, times
 from gitmem import manifest as manifests
 from gitmem.catalog import Catalog, Row
 from gitmem.checks import check_keep
-from gitmem.errors import ConflictError, NotFoundError, RefusedError, UsageError
+from gitmem.errors import ConflictError, NotFoundError, RefusedError, UnavailableError, UsageError
 from gitmem.leaves import MODES, Mode, Retrieval, archived_blob, look
 from gitmem.lists import Epoch, HistoryEntry, Page, TimelineEntry, leaf_history, timeline_entry
 from gitmem.local import LocalState
@@ -67,7 +68,8 @@ class Memory:
         self._own_memo: dict[str, TracePath] = {}
         repository.on_lock.append(lambda: erase.resume(repository))
         if erase.pending(repository):
-            with repository.locked():
+            # Go on with a purge that was killed; one that is under way elsewhere holds the lock.
+            with contextlib.suppress(UnavailableError), repository.locked(0):
                 pass
 
     # -- who and when ------------------------------------------------------------------------
@@ -501,6 +503,12 @@ class Memory:
                 self._each(epoch, mine, Transaction.release)
             return self._purge(groups, texts)
 
+    def _status(self, path: TracePath) -> str:
+        """How a leaf stands, whether or not its text can be read."""
+        view = self.repository.view(path.epoch)
+        state = look(self.repository, view, path.leaf, lenient=True).state if view else None
+        return state.status if state else "not_found"
+
     def _full_texts(self, paths: Iterable[TracePath]) -> list[bytes]:
         """What leaves said, as far as it can be read: to look for it in places that only quote."""
         found = []
@@ -522,7 +530,7 @@ class Memory:
         results = []
         for path in (path for mine in groups.values() for path in mine):
             tip = self.repository.refs.head(path.epoch)
-            results.append(Released(path, self.trace(path).status, tip.hex() if tip else None))
+            results.append(Released(path, self._status(path), tip.hex() if tip else None))
         places = [place for outcome in outcomes for place in outcome.places]
         return ReleaseReport(
             tuple(results),
@@ -535,7 +543,7 @@ class Memory:
         leaves_of = {epoch: [path.leaf for path in mine] for epoch, mine in groups.items()}
         count = sum(erase.preview(self.repository, epoch, mine) for epoch, mine in leaves_of.items())
         paths = [path for mine in groups.values() for path in mine]
-        results = tuple(Released(path, self.trace(path).status, None) for path in paths)
+        results = tuple(Released(path, self._status(path), None) for path in paths)
         places = tuple(self._other_places(groups, self._full_texts(paths)))
         return ReleaseReport(results, places, dry_run=True, objects=count)
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pygit2
 
+from gitmem import host
 from gitmem.errors import CorruptError, UnavailableError
 from gitmem.fade import sentences
 from gitmem.local import LocalState
@@ -44,6 +45,7 @@ def other_places(
         epochs = " ".join(sorted({path.epoch for path in paths}))
         command = f"git -C '{repository.folder}' push --force {name} {epochs} (then purge there)"
         found.append(Place(f"remote {url}", Reach.UNREACHED, "gitmem does not know what it holds", command))
+    found += _look_into_worktrees(repository.folder, paths)
     wiki = wiki_folder(Path(repository.folder))
     if wiki.is_dir():
         found.append(_look_into_wiki(wiki, texts))
@@ -68,6 +70,21 @@ def _exported_files(folder: str, path: TracePath) -> tuple[str, ...]:
     return tuple(
         f"{place}/{name}" for name in (path.leaf.path, f"history/{path.leaf.path}", path.leaf.sidecar)
     )
+
+
+def _look_into_worktrees(repository: str, paths: Iterable[TracePath]) -> list[Place]:
+    """Working copies that `git worktree` made of the repository."""
+    found = []
+    for name in host.list_folder(f"{repository}/worktrees"):
+        link = (host.read_bytes(f"{repository}/worktrees/{name}/gitdir") or b"").decode(
+            "utf-8", "surrogateescape"
+        )
+        folder = os.path.dirname(link.strip())
+        held = [file for path in paths if os.path.exists(file := f"{folder}/{path.leaf.path}")]
+        if held:
+            command = f"git -C '{folder}' reset --hard (its index and files still hold the leaf)"
+            found.append(Place(f"worktree {folder}", Reach.UNREACHED, f"{len(held)} files hold it", command))
+    return found
 
 
 def remotes(folder: str) -> list[tuple[str, str]]:

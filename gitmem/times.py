@@ -6,12 +6,15 @@ are those of the persona's zone.
 
 from __future__ import annotations
 
+import contextlib
 from datetime import UTC, date, datetime, time, timedelta, tzinfo
 from functools import lru_cache
 from zoneinfo import ZoneInfo
 
 from gitmem.errors import UsageError
 
+# Names in a zone database that mean something else on another machine.
+_LOCAL_ZONES = ("localtime", "posixrules", "factory", "posix/", "right/")
 _START = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -22,11 +25,10 @@ def zone(name: str) -> ZoneInfo:
     Raises:
         UsageError: there is no such zone.
     """
-    try:
-        return ZoneInfo(name)
-    except (KeyError, ValueError, OSError, IsADirectoryError):
-        message = f"time zone {name!r} is not known; use an IANA name such as Asia/Shanghai or UTC."
-        raise UsageError(message) from None
+    if not name.lower().startswith(_LOCAL_ZONES):
+        with contextlib.suppress(KeyError, ValueError, OSError):
+            return ZoneInfo(name)
+    raise UsageError(f"time zone {name!r} is not known; use an IANA name such as Asia/Shanghai or UTC.")
 
 
 def parse(value: str | date | datetime, local: tzinfo, what: str = "time") -> datetime:

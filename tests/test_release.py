@@ -12,6 +12,7 @@ import pytest
 
 from gitmem import Home, Memory, NotFoundError, Reach, RefusedError
 from gitmem.export import export
+from gitmem.importers.stored import init_from
 from gitmem.maintain import maintain
 from gitmem.store import erase, pack
 from gitmem.store.objects import hash_object
@@ -537,3 +538,58 @@ def test_two_homes_reach_the_same_ids(home: Home, memory: Memory, tmp_path: Path
         theirs = other.persona("YM001/ZY001")
         theirs.release(secret)
         assert Repository(theirs.repository.folder).refs.head(EPOCH) == memory.repository.refs.head(EPOCH)
+
+
+def test_release_in_an_epoch_that_is_long_for_one(
+    home: Home, memory: Memory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The unchanged beginning of a long epoch stays where it is; nothing of the leaf does."""
+    monkeypatch.setattr(erase, "_BIG", 2)
+    secret, twin = filled(memory)
+    one_pack(folder(memory))
+    memory.write("后来的话。", epoch=EPOCH)
+    memory.release(secret)
+    assert_gone(home, memory, secret)
+    assert_there(home, memory, twin)
+    memory.release(twin)
+    assert_gone(home, memory, twin, TWIN)
+
+
+def test_release_names_a_worktree_that_shows_the_leaf(home: Home, memory: Memory, tmp_path: Path) -> None:
+    secret, _ = filled(memory)
+    subprocess.run(
+        ["git", "-C", memory.repository.folder, "worktree", "add", "-q", tmp_path / "wt", EPOCH], check=True
+    )
+    places = memory.release(secret).places
+    [place] = [place for place in places if place.name.startswith("worktree")]
+    assert place.reach is Reach.UNREACHED
+
+
+def test_a_leaf_that_is_no_text_can_be_released(memory: Memory) -> None:
+    """What plain git let in goes the same way."""
+    memory.write("先有纪元。", epoch=EPOCH)
+    repository = memory.repository
+    who = memory.gitmem_person(memory.now())
+    files = {
+        "raw/20260601-000000.txt": b"\xff\xfe not text \xff",
+        "raw/20260601-000001.txt": b"x",
+        "meta/raw/20260601-000001.yaml": b"[bad: yaml",
+    }
+    repository.commit(EPOCH, files, "by hand\n", base=repository.refs.head(EPOCH), author=who, committer=who)
+    paths = [f"YM001/ZY001/{EPOCH}/raw/20260601-00000{n}.txt" for n in (0, 1)]
+    memory.release(*paths, dry_run=True)
+    assert [result.status for result in memory.release(*paths).results] == ["released", "released"]
+
+
+def test_a_living_leaf_of_a_name_released_elsewhere_survives_export(
+    home: Home, memory: Memory, tmp_path: Path
+) -> None:
+    one = memory.write("先说的。", epoch="D1").trace_path
+    two = memory.write("后说的。", epoch="D2").trace_path
+    assert one.name == two.name
+    memory.release(one)
+    export(home, tmp_path / "out")
+    init_from(tmp_path / "copy", tmp_path / "out")
+    with Home(tmp_path / "copy") as copy:
+        assert copy.persona("YM001/ZY001").trace(two).content == "后说的。"
+        assert copy.persona("YM001/ZY001").trace(one).status == "released"

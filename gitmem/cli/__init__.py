@@ -64,8 +64,10 @@ def cli() -> None:
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line on `arguments` (the process's by default) and exit with its code."""
     code = guarded(cli, list(sys.argv[1:] if arguments is None else arguments))
-    try:
-        sys.stdout.flush()
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    if sys.stdout is not None:
+        try:
+            sys.stdout.flush()
+        except OSError as fault:  # the reader has gone, or the disk is full
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            code = code or (0 if isinstance(fault, BrokenPipeError) else 5)
     sys.exit(code)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -48,13 +50,19 @@ def demo_command(folder: Path | None, source: Path | None) -> None:
     def text() -> None:
         run.say("")
         run.say("Look into it:")
-        run.say(f"  gitmem --home {target} timeline {persona} --limit 5")
+        run.say(f"  {_program()} --home {target} timeline {persona} --limit 5")
         run.say(
             f"  git -C {memory.repository.folder} log --oneline {run_steps[0]['trace_path'].split('/')[2]}"
         )
-        run.say(f"  gitmem --home {target} doctor --loop")
+        run.say(f"  {_program()} --home {target} doctor --loop")
 
     run.answer(value, text)
+
+
+def _program() -> str:
+    """How to call gitmem again: by its path, where it is not on PATH."""
+    called = Path(sys.argv[0])
+    return str(called) if called.name == "gitmem" and shutil.which("gitmem") is None else "gitmem"
 
 
 def _tell(line: str) -> None:

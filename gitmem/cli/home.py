@@ -7,11 +7,12 @@ from pathlib import Path
 import click
 
 from gitmem.cli import run
+from gitmem.errors import UsageError
 from gitmem.home import Home
 
 
 @run.command("init")
-@click.argument("folder", metavar="[DIR]", required=False, type=click.Path(path_type=Path))
+@click.argument("folder", metavar="[DIR]", required=False)
 @click.option(
     "--from",
     "source",
@@ -19,12 +20,14 @@ from gitmem.home import Home
     type=click.Path(path_type=Path),
     help="Fill it from plain files, such as sample-repo or an export.",
 )
-def init_command(folder: Path | None, source: Path | None) -> None:
+def init_command(folder: str | None, source: Path | None) -> None:
     """Make a home in DIR (or in the folder that --home, GITMEM_HOME or the platform names).
 
     A home that is there already is left as it is. With --from the folder must be new or empty.
     """
-    target = (folder or run.home_path()).absolute()
+    if folder == "":
+        raise UsageError("the name of the folder is empty.", hint="Name one, or leave it out.")
+    target = (Path(folder) if folder else run.home_path()).absolute()
     if source is None:
         with Home.init(target) as home:
             count = len(home.personas())

@@ -9,7 +9,6 @@ from typing import Any, cast
 
 import click
 
-from gitmem import host
 from gitmem.cli import run
 from gitmem.errors import NotFoundError, UsageError
 from gitmem.leaves import MODES, Mode, Retrieval, not_found
@@ -17,21 +16,21 @@ from gitmem.tracepath import TracePath, check_epoch, parse_hnl
 from gitmem.transaction import Leaf
 
 
-def _input(file: str | None) -> bytes:
-    """The bytes of a file, or of standard input."""
+def _input(file: str | None, limit: int) -> bytes:
+    """The bytes of a file, or of standard input; no more than one over the limit is read."""
     if file is None or file == "-":
         if sys.stdin is None:
             raise UsageError("there is no standard input to read the text from.")
         if sys.stdin.isatty():
             run.note("Type the text, then Ctrl-D.")
-        return sys.stdin.buffer.read()
+        return sys.stdin.buffer.read(limit + 1)
     path = Path(file)
     if path.is_dir():
         raise UsageError(f"{path} is a folder, not a file.", hint="For folders use gitmem import.")
-    data = host.read_bytes(str(path))
-    if data is None:
+    if not path.exists():
         raise UsageError(f"there is no file {path}.")
-    return data
+    with path.open("rb") as stream:
+        return stream.read(limit + 1)
 
 
 def _written(leaf: Leaf) -> None:
@@ -62,7 +61,7 @@ def write_command(persona: str, file: str | None, **options: Any) -> None:
     """
     with run.open_home() as home:
         memory = home.persona(persona)
-        _written(memory.write(_input(file), **options))
+        _written(memory.write(_input(file, home.settings.max_leaf_bytes), **options))
 
 
 @run.command("record")
@@ -79,7 +78,7 @@ def record_command(persona: str, file: str | None, untold: bool, as_text: bool, 
     """Write a record: JSON of FILE or standard input; anything else is kept as a string."""
     with run.open_home() as home:
         memory = home.persona(persona)
-        data = memory.check_text(_input(file))
+        data = memory.check_text(_input(file, home.settings.max_leaf_bytes))
         value: Any = data.decode("utf-8")
         if not as_text:
             try:

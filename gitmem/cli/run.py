@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import sqlite3
@@ -131,13 +132,14 @@ def answer(value: dict[str, Any], text: str | Callable[[], None]) -> None:
 def print_json(value: dict[str, Any]) -> None:
     """One JSON object on stdout."""
     data = (json.dumps(value, ensure_ascii=False, indent=2) + "\n").encode("utf-8", "surrogatepass")
-    sys.stdout.buffer.write(data)
+    print_bytes(data)
 
 
 def print_bytes(data: bytes) -> None:
     """Exactly these bytes on stdout."""
-    sys.stdout.buffer.write(data)
-    sys.stdout.buffer.flush()
+    if sys.stdout is not None:  # None: it was closed
+        sys.stdout.buffer.write(data)
+        sys.stdout.buffer.flush()
 
 
 def _no_bar(done: int, total: int) -> None:
@@ -217,7 +219,8 @@ def _usage_hint(fault: click.ClickException) -> str:
 def _fail(code: str, message: str, hint: str, exit_code: int, *, as_json: bool) -> int:
     if as_json:
         body = {"error": {"code": code, "message": message} | ({"hint": hint} if hint else {})}
-        print_json(body)
+        with contextlib.suppress(OSError):  # stdout itself may be what failed
+            print_json(body)
     click.echo(f"gitmem: {message}" + (f"\n  {hint}" if hint else ""), err=True)
     return exit_code
 

@@ -9,7 +9,6 @@ from pathlib import Path
 
 from gitmem import host, layout, times
 from gitmem.bulk import Bulk
-from gitmem.errors import ConflictError
 from gitmem.home import Home
 from gitmem.importers.entries import Progress
 from gitmem.importers.report import ImportReport
@@ -40,20 +39,15 @@ def init_from(
         UsageError: a file of the source breaks a rule.
     """
     folder = target.absolute()
-    if folder.exists() and (not folder.is_dir() or host.list_folder(str(folder))):
-        raise ConflictError(f"{folder} is not empty.", hint="Choose a new folder, or use gitmem import.")
+    host.check_free(folder)
     settings = settings or Settings()
     personas = layout.read(source, settings.max_leaf_bytes)
-    draft = folder.with_name(f".{folder.name}.gitmem-new")
-    if draft.exists():
-        host.remove_tree(draft)
+    draft = host.draft_folder(folder)
     report = ImportReport()
     try:
         with Home.init(draft, clock=clock, settings=settings) as home:  # type: ignore[arg-type]
             take_all(home, personas, report, progress)
-        if folder.exists():
-            folder.rmdir()
-        draft.rename(folder)
+        host.move_folder(draft, folder)
     finally:
         if draft.exists():
             host.remove_tree(draft)
@@ -79,7 +73,7 @@ def take_all(
             memory = home.create(stored.manifest)
         report.personas.add(memory.name)
         for epoch, leaves in stored.epochs.items():
-            _take_epoch(memory, epoch, leaves, report)
+            _take_epoch(memory, epoch, leaves, report, old=stored.manifest.name.key in here)
             report.epochs.add(epoch)
             done += len(leaves)
             if progress:
@@ -102,11 +96,14 @@ class _Step:
     changes: dict[str, bytes | None]
 
 
-def _take_epoch(memory: Memory, epoch: str, leaves: list[StoredLeaf], report: ImportReport) -> None:
+def _take_epoch(
+    memory: Memory, epoch: str, leaves: list[StoredLeaf], report: ImportReport, *, old: bool
+) -> None:
+    """Write the leaves of an epoch; `old` says that the persona was there before."""
     with memory.repository.locked():
         memory.choose_epoch(epoch)  # no twin that differs in case
         memory.refresh()
-        fresh = [stored for stored in leaves if _is_new(memory, epoch, stored, report)]
+        fresh = [stored for stored in leaves if _is_new(memory, epoch, stored, report, old=old)]
         bulk = Bulk(memory.repository, memory.root_commit)
         try:
             bulk.begin(epoch)
@@ -129,10 +126,11 @@ def _commit(memory: Memory, bulk: Bulk, epoch: str, step: _Step) -> None:
     bulk.commit(epoch, step.changes, subject, author, memory.gitmem_person(memory.now()))
 
 
-def _is_new(memory: Memory, epoch: str, stored: StoredLeaf, report: ImportReport) -> bool:
+def _is_new(memory: Memory, epoch: str, stored: StoredLeaf, report: ImportReport, *, old: bool) -> bool:
     """Whether the leaf is to be written; where not, the report says why."""
     path = memory.path(epoch, stored.leaf)
-    if memory.catalog.released(memory.key, stored.leaf):
+    # In a persona that is made from these files, leaves of one name in two epochs are as they were there.
+    if old and memory.catalog.released(memory.key, stored.leaf):
         report.released.append(path)
         return False
     answer = memory.trace(path)

@@ -43,6 +43,8 @@ def _walk(folder: Path, report: ImportReport) -> Iterator[Path]:
             report.left_out.append((str(path), "a symbolic link; only plain files are read."))
         elif path.is_dir():
             yield from _walk(path, report)
+        elif not path.is_file():
+            report.left_out.append((str(path), "not a plain file."))
         elif path.suffix == ".txt":
             yield path
         else:

@@ -101,11 +101,21 @@ def _below(tip: Oid, read: Read) -> Iterator[Oid]:
         yield from commit.parents
 
 
-def write_epochs(repository: Repository, tips: Mapping[str, Oid], read: Read, *, closed: bool = True) -> str:
-    """Write one pack of everything that `tips` lead to; its path without ending."""
+def write_epochs(
+    repository: Repository,
+    tips: Mapping[str, Oid],
+    read: Read,
+    *,
+    closed: bool = True,
+    without: Iterable[Oid] = (),
+) -> str:
+    """Write one pack of everything that `tips` lead to; its path without ending.
+
+    Commits of `without`, and those below them, are left out; the pack is then not `closed`.
+    """
     writer = PackWriter(f"{repository.objects}/pack")
     try:
-        add_history(writer, tips.values(), read)
+        add_history(writer, tips.values(), read, set(without))
     except BaseException:
         writer.abandon()
         raise
@@ -119,12 +129,12 @@ def repack(repository: Repository, ids: Iterable[Oid], keep: bytes | None = None
         pack.repack(repository.folder, ids, keep, note)
 
 
-def add_history(writer: PackWriter, tips: Iterable[Oid], read: Read) -> int:
+def add_history(writer: PackWriter, tips: Iterable[Oid], read: Read, without: Collection[Oid] = ()) -> int:
     """Add everything that `tips` lead to, trees as deltas of the one before; how many commits."""
     commits = 0
     last: dict[bytes, tuple[Oid, bytes]] = {}
     for tip in tips:
-        for item in git.items([tip], read):
+        for item in git.items([tip], read, set(without)):
             if item.kind == "blob":
                 if item.oid not in writer:
                     writer.add("blob", read(item.oid)[1], oid=item.oid)

@@ -39,6 +39,7 @@ _DERIVED = (
     "ORIG_HEAD",
 )
 _ROUNDS = 5
+_BIG = 4000
 
 
 @dataclass(slots=True)
@@ -95,6 +96,12 @@ class Outcome:
 def begin(repository: Repository, epoch: str) -> None:
     """Promise a purge of the epoch. Call under the lock, before the tombstone is committed."""
     Journal.load(repository, epoch).save()
+
+
+def purged_commits(repository: Repository) -> set[Oid]:
+    """Commits that this repository has purged and that must never return."""
+    lines = (host.read_bytes(f"{repository.folder}/{PURGED}") or b"").decode("ascii", "replace").split()
+    return _ids(line for line in lines if len(line) == 40)
 
 
 def pending(repository: Repository) -> list[str]:
@@ -162,7 +169,7 @@ class _Purge:
         written = self._write(rewrite, {self.ref: new} | moves) if new != tip or moves else None
         try:
             after = {name: oid for name, oid in refs.items() if name not in drops} | {self.ref: new} | moves
-            known = pack.pack_ids(written) if written else set()
+            known = pack.pack_ids(written) if written and not _is_big(rewrite) else set()
             dropped: set[Oid] = set()
             git.reachable_from([refs[name] for name in drops], self.read, dropped)
             doomed = self._doomed(victims, after, known, inventory, dropped)
@@ -222,13 +229,15 @@ class _Purge:
                     raise
 
     def _write(self, rewrite: Rewrite, tips: Mapping[str, Oid]) -> str:
+        named = {name.removeprefix(HEADS): oid for name, oid in tips.items()}
+        if _is_big(rewrite):
+            # Only what changed: writing all trees of so long an epoch anew would take minutes.
+            same = {old for old, new in rewrite.commits.items() if old == new}
+            return epochpack.write_epochs(
+                self.repository, named, rewrite.stage.read, closed=False, without=same
+            )
         alone = tips.keys() == {self.ref}
-        return epochpack.write_epochs(
-            self.repository,
-            {name.removeprefix(HEADS): oid for name, oid in tips.items()},
-            rewrite.stage.read,
-            closed=alone,
-        )
+        return epochpack.write_epochs(self.repository, named, rewrite.stage.read, closed=alone)
 
     def _doomed(
         self,
@@ -248,25 +257,20 @@ class _Purge:
         needed = Needed((inventory.packs[base] for base in closed), known)
         git.reachable_from(refs.values(), self.read, needed)
         unneeded = {oid for oid in inventory.outside(closed) if oid not in needed}
-        sure = self.journal.doomed | dropped | self._old_objects(inventory) | self.repository.stray_ids()
+        sure = self.journal.doomed | dropped | self._old_objects(needed) | self.repository.stray_ids()
         return (sure & unneeded) | _tainted(unneeded - sure, self.read, victims)
 
-    def _old_objects(self, inventory: Inventory) -> set[Oid]:
-        noted = {
-            oid: base for base, keep in inventory.keeps.items() for oid in keep.values() if len(keep) == 1
-        }
-        found: set[Oid] = set()
+    def _old_objects(self, needed: Needed) -> set[Oid]:
+        """What the old tips lead to and `needed` does not have."""
+        found = Needed([needed])
         for tip in self.journal.old:
-            if tip in noted:
-                found |= inventory.packs[noted[tip]]
-                continue
             try:
                 git.reachable([tip], self.read, found)
             except CorruptError:
                 # A resumed purge meets a history that is partly gone; then the journal has the list.
                 if not self.journal.doomed:
                     raise
-        return found
+        return set(found)
 
     def _move_others(self, refs: Mapping[str, Oid], moves: Mapping[str, Oid], drops: Iterable[str]) -> None:
         for name, oid in moves.items():
@@ -346,6 +350,11 @@ class _Purge:
                 self.places.append(
                     Place(path, Reach.UNREACHED, detail, f"rm -r '{path}' (when no push is running)")
                 )
+
+
+def _is_big(rewrite: Rewrite) -> bool:
+    """Whether an epoch is so long that its unchanged beginning should be left where it is."""
+    return len(rewrite.commits) > _BIG
 
 
 def _noted(ref: Oid, read: git.Read) -> set[Oid]:

@@ -371,10 +371,11 @@ class Repository:
     # -- writing -----------------------------------------------------------------------------
 
     @contextlib.contextmanager
-    def locked(self) -> Iterator[None]:
+    def locked(self, seconds: float | None = None) -> Iterator[None]:
         """Hold the repository: no other gitmem process or thread writes to it meanwhile.
 
-        What a killed process left is put right first.
+        What a killed process left is put right first. `seconds` is how long to wait for another
+        holder, by default as long as the settings say.
 
         Raises:
             ConflictError: this thread holds it already, in an open transaction.
@@ -385,7 +386,7 @@ class Repository:
                 "a transaction on this persona is open in this thread.",
                 hint="Use the transaction's own methods, or end it first.",
             )
-        with host.locked(f"{self.folder}/{LOCK}", self.lock_seconds):
+        with host.locked(f"{self.folder}/{LOCK}", self.lock_seconds if seconds is None else seconds):
             self._owner.held = True
             try:
                 self._recover()
