@@ -105,7 +105,11 @@ def _leavings(repository: Repository, *, fix: bool) -> Iterator[Finding]:
     found = [
         ("journal", folder, f"the purge of {epoch} has not ended") for epoch in erase.pending(repository)
     ]
-    temporary = [*pack.temporary_files(f"{repository.objects}/pack"), *_unfinished(repository)]
+    drafts = [*pack.temporary_files(f"{repository.objects}/pack"), *_unfinished(repository)]
+    # A young file may be that of a git command at work; gitmem's own are nobody's while this runs.
+    temporary = [
+        path for path in drafts if "_gitmem_" in os.path.basename(path) or host.age_or_zero(path) > _LONG
+    ]
     found += [("temporary", path, "an unfinished file") for path in temporary]
     fixed = fix and (bool(found) or bool(repository.stray_ids())) and _clear(repository, temporary)
     for check, where, what in found:

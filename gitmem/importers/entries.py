@@ -72,10 +72,10 @@ def take(
                         if progress:
                             progress(done, total)
                 batch.bulk.finish()
+                memory.repository.tidy_refs()
             except BaseException:
                 batch.bulk.abandon()
                 raise
-    memory.repository.tidy_refs()
     memory.refresh()
     report.personas.add(memory.name)
     return report
@@ -94,6 +94,7 @@ class _Batch:
     def add(self, epoch: str, entries: list[Entry]) -> Iterator[Entry]:
         """Write the entries of an epoch; yields each once it is dealt with."""
         self._epoch = epoch
+        self._begun = False
         self._counts: dict[str, int] = {}
         self._named: dict[LeafName, bytes] = {}
         for entry in entries:
@@ -108,9 +109,10 @@ class _Batch:
         try:
             self._memory.check_text(entry.data)
             leaf = self._place(entry)
-            if leaf is not None:
+            if leaf is not None and not self._begun:
                 self._memory.choose_epoch(self._epoch)  # no twin that differs in case
                 self.bulk.begin(self._epoch)
+                self._begun = True
         except GitmemError as fault:
             self._report.left_out.append((entry.where, fault.message))
             return
