@@ -26,7 +26,7 @@ from gitmem.memory import Clock, Memory
 from gitmem.settings import Settings
 from gitmem.store.objects import Person
 from gitmem.store.repository import MAIN, Repository
-from gitmem.tracepath import PersonaName, TracePath
+from gitmem.tracepath import PersonaName
 
 CATALOG_FILE = "index.db"
 _README = """# {name}
@@ -239,10 +239,6 @@ class Home:
         raise NotFoundError(
             f"there is no persona with the alias {shown!r}.", hint="gitmem persona list shows those here."
         )
-
-    def memory_of(self, path: TracePath) -> Memory:
-        """The memory that a trace path belongs to."""
-        return self.persona(path.persona_name)
 
     def _open(self, key: str) -> Memory | None:
         """The memory in a repository; None where there is no repository, or it is not a persona's."""

@@ -28,11 +28,6 @@ def system_clock() -> datetime:
     return datetime.now(UTC)
 
 
-def user_name() -> str:
-    """The name of the user this process runs as, for reports."""
-    return f"uid {os.getuid()}"
-
-
 @contextlib.contextmanager
 def locked(path: str, seconds: float) -> Iterator[None]:
     """Hold the file `path` exclusively, also against other threads of this process.

@@ -207,8 +207,7 @@ class Transaction:
         second = times.to_name(moment)
         leaf = LeafName("raw", make_name(second, label, last_count(self._taken(second)) + 1))
         stamp = times.iso(moment)
-        told_by_name = stamp == times.iso_from_name(second, self._zone)
-        sidecar = extra if told_by_name else _with_ts(extra, stamp)
+        sidecar = extra if times.is_plain(moment) else _with_ts(extra, stamp)
         blob = self._draft.add("write", leaf, data, sidecar)
         return self._added(leaf, blob, stamp, extra, moment)
 

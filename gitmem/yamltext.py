@@ -68,7 +68,7 @@ def _load_fast(data: bytes) -> dict[str, Any] | None:
             return None
         key, word, time, quoted = match.groups()
         name = key.decode()
-        if name in found:
+        if name in found or name in _WORDS:
             return None
         if word is not None:
             if word.lower().decode() in _WORDS:
@@ -92,7 +92,7 @@ def _load_fast(data: bytes) -> dict[str, Any] | None:
 
 def dump(fields: Mapping[str, Any]) -> bytes:
     """Write a mapping, keys in the given order. Values are JSON values."""
-    return "".join(f"{key}: {_flow(value)}\n" for key, value in fields.items()).encode("utf-8")
+    return "".join(f"{_scalar(key)}: {_flow(value)}\n" for key, value in fields.items()).encode("utf-8")
 
 
 def _flow(value: Any) -> str:

@@ -229,3 +229,10 @@ def test_unknown_zones_are_refused() -> None:
     for name in ("Mars/Base", "", "../etc/passwd", "Asia", "+08:00"):
         with pytest.raises(UsageError, match="time zone"):
             times.zone(name)
+
+
+@pytest.mark.parametrize("key", ["off", "y", "no", "_x", "null"])
+def test_a_key_that_yaml_takes_for_a_value_is_quoted(key: str) -> None:
+    """Unquoted, `off:` is a key of the type bool to a YAML reader."""
+    for value in ("", [1], "x"):
+        assert yamltext.load(yamltext.dump({key: value}), "x") == {key: value}

@@ -118,9 +118,8 @@ class _Batch:
             return
         if leaf is None:
             return
-        stamp = times.iso(entry.at)
-        plain = stamp == times.iso_from_name(leaf.name[:15], self._memory.zone)
-        sidecar = Sidecar(ts=None if plain else stamp, turn_id=entry.turn_id, role=entry.role)
+        ts = None if times.is_plain(entry.at) else times.iso(entry.at)
+        sidecar = Sidecar(ts=ts, turn_id=entry.turn_id, role=entry.role)
         changes: dict[str, bytes | None] = {leaf.path: entry.data}
         data = sidecars.dump(sidecar)
         if data is not None:

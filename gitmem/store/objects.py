@@ -52,13 +52,6 @@ def parse_tree(data: bytes) -> list[Entry]:
     return entries
 
 
-def tree_ids(data: bytes) -> tuple[set[Oid], set[Oid]]:
-    """Ids of the subtrees and of the files in a tree; submodules count as neither."""
-    entries = parse_tree(data)
-    trees = {oid for mode, _, oid in entries if mode == TREE_MODE}
-    return trees, {oid for mode, _, oid in entries if mode not in (TREE_MODE, b"160000")}
-
-
 def format_tree(entries: Iterable[Entry]) -> bytes:
     """The bytes of a tree; entries in any order."""
     ordered = sorted(entries, key=lambda e: e.name + b"/" if e.mode == TREE_MODE else e.name)
