@@ -169,9 +169,12 @@ def write_all_durable(files: Mapping[str, bytes], draft: str) -> None:
         _move_into_place(drafts[path], path)
         folders.add(os.path.dirname(path))
     with contextlib.ExitStack() as stack:
-        handles = [os.open(folder, os.O_RDONLY | os.O_CLOEXEC) for folder in folders]
-        for handle in handles:
-            stack.callback(os.close, handle)
+        handles = []
+        for folder in folders:
+            # A `git gc` that has packed what was just written takes the empty folder away.
+            with contextlib.suppress(FileNotFoundError):
+                handles.append(os.open(folder, os.O_RDONLY | os.O_CLOEXEC))
+                stack.callback(os.close, handles[-1])
         _flush_all(handles)
 
 

@@ -18,7 +18,7 @@ from gitmem.importers.entries import Entry as Said
 from gitmem.importers.entries import take
 from gitmem.importers.report import ImportReport
 from gitmem.maintain import maintain
-from gitmem.store import epochpack, verify
+from gitmem.store import epochpack, loose, verify
 from gitmem.store.objects import Entry, Oid, Person, Stage, format_tree, hash_object, parse_tree, reachable
 from gitmem.store.pack import PackWriter, delta, pack_ids, pack_paths
 from gitmem.store.refs import Refs, StaleRefError
@@ -173,6 +173,22 @@ def fill(memory: Memory, clock: FakeClock, epochs: int, leaves: int) -> None:
         for m in range(leaves):
             clock.tick()
             memory.write(f"第{n}纪元第{m}句。", epoch=f"D{n}", tags=["t"] if m % 2 else [])
+
+
+def test_a_gc_may_take_a_new_object_and_its_folder_away(
+    repository: Repository, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As `git prune-packed` does: the object is in a pack by then, and its folder goes when empty."""
+    rename = os.rename
+
+    def rename_then_prune(draft: str, path: str) -> None:
+        rename(draft, path)
+        os.unlink(path)
+        os.rmdir(os.path.dirname(path))
+
+    monkeypatch.setattr(os, "rename", rename_then_prune)
+    loose.write(repository.objects, {hash_object("blob", b"packed"): ("blob", b"packed")})
+    assert not any(len(name) == 2 for name in os.listdir(repository.objects))
 
 
 def test_maintain_packs_closed_epochs_once(memory: Memory, clock: FakeClock) -> None:
