@@ -10,13 +10,17 @@ import contextlib
 import fcntl
 import os
 import shutil
+import signal
 import socket
 import subprocess
+import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
+from types import MappingProxyType
+from typing import NamedTuple
 
 from gitmem.errors import ConflictError, CorruptError, UnavailableError
 
@@ -29,10 +33,10 @@ def system_clock() -> datetime:
 
 
 @contextlib.contextmanager
-def locked(path: str, seconds: float) -> Iterator[None]:
+def locked(path: str, seconds: float, *, shared: bool = False) -> Iterator[None]:
     """Hold the file `path` exclusively, also against other threads of this process.
 
-    The kernel frees the lock when its holder dies.
+    With `shared`, others that share may hold it too. The kernel frees the lock when its holder dies.
 
     Raises:
         UnavailableError: another process held it for `seconds`, or the file cannot be opened.
@@ -42,7 +46,7 @@ def locked(path: str, seconds: float) -> Iterator[None]:
     except OSError as fault:
         raise UnavailableError(f"the lock {path} cannot be opened: {fault.strerror}.") from None
     try:
-        if not _wait(lambda: _try_lock(handle), seconds):
+        if not _wait(lambda: _try_lock(handle, shared=shared), seconds):
             message = f"another gitmem command has held {path} for {seconds:g} seconds."
             raise UnavailableError(message, hint="Wait for it to end, then try again.")
         yield
@@ -50,9 +54,9 @@ def locked(path: str, seconds: float) -> Iterator[None]:
         os.close(handle)
 
 
-def _try_lock(handle: int) -> bool:
+def _try_lock(handle: int, *, shared: bool) -> bool:
     try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(handle, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
     except BlockingIOError:
         return False
     return True
@@ -330,6 +334,27 @@ def process_start(pid: int) -> str | None:
         return None
 
 
+def receive_pack() -> int:
+    """The process number of the git receive-pack that this process is a hook of; else of its parent."""
+    pid = os.getppid()
+    while pid > 1:
+        try:
+            with open(f"/proc/{pid}/cmdline", "rb") as file:
+                words = file.read().split(b"\0")
+            if any(b"receive-pack" in word for word in words[:3]):
+                return pid
+            with open(f"/proc/{pid}/stat", encoding="latin-1") as file:
+                pid = int(file.read().rsplit(")", 1)[1].split()[1])
+        except (OSError, IndexError, ValueError):
+            break
+    return os.getppid()
+
+
+def interpreter() -> str:
+    """The Python that runs this process, as an absolute path."""
+    return os.path.abspath(sys.executable)
+
+
 def pid_line() -> bytes:
     """What git writes into `gc.pid`: process number and host name."""
     return f"{os.getpid()} {socket.gethostname()}".encode()
@@ -360,8 +385,10 @@ def git_environment() -> dict[str, str]:
     }
 
 
-def git(repository: str, *arguments: str, data: bytes = b"") -> bytes:
-    """Run git on a bare repository and return what it prints.
+def git(
+    repository: str, *arguments: str, data: bytes = b"", more: Mapping[str, str] = MappingProxyType({})
+) -> bytes:
+    """Run git on a bare repository and return what it prints; `more` is added to its environment.
 
     Raises:
         UnavailableError: git is not installed.
@@ -370,7 +397,12 @@ def git(repository: str, *arguments: str, data: bytes = b"") -> bytes:
     command = [*_GIT, "--git-dir", repository, *arguments]
     try:
         done = subprocess.run(
-            command, input=data, capture_output=True, env=git_environment(), cwd=repository, check=False
+            command,
+            input=data,
+            capture_output=True,
+            env=git_environment() | dict(more),
+            cwd=repository,
+            check=False,
         )
     except FileNotFoundError:
         raise UnavailableError(
@@ -382,3 +414,59 @@ def git(repository: str, *arguments: str, data: bytes = b"") -> bytes:
         said = " ".join(output.decode("utf-8", "replace").split())[:400]
         raise CorruptError(f"git {arguments[0]} failed in {repository}: {said}", hint="Run gitmem doctor.")
     return done.stdout
+
+
+# What a way to another machine may need beside that.
+_NETWORK = (
+    "http_proxy", "https_proxy", "all_proxy", "no_proxy", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY",
+    "SSL_CERT_FILE", "SSL_CERT_DIR", "GIT_SSL_CAINFO", "GIT_SSL_CAPATH",
+    "GIT_SSH_VARIANT",
+)  # fmt: skip
+
+
+def ssh_command(default: str) -> str:
+    """The user's own way to run ssh, else `default`."""
+    return os.environ.get("GIT_SSH_COMMAND") or os.environ.get("GIT_SSH") or default
+
+
+class Ran(NamedTuple):
+    """What a program said before it ended."""
+
+    code: int
+    out: bytes
+    err: bytes
+
+
+def talk_git(
+    folder: str, arguments: Sequence[str], more: Mapping[str, str], data: bytes, seconds: float
+) -> Ran:
+    """Run git where it talks to another repository, which may take `seconds` and never asks anybody.
+
+    `more` is added to the environment. Hooks of the other side run as they always do.
+
+    Raises:
+        UnavailableError: git is not installed.
+        TimeoutError: it took too long; it and all that it started were ended.
+    """
+    environment = git_environment() | {key: os.environ[key] for key in _NETWORK if key in os.environ}
+    try:
+        # In a session of its own it has no terminal to ask on, and can be ended as a whole.
+        process = subprocess.Popen(
+            ["git", *arguments],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+            env=environment | dict(more), cwd=folder, start_new_session=True,
+        )  # fmt: skip
+    except FileNotFoundError:
+        raise UnavailableError(
+            "git is not installed, or not on PATH.", hint="Install git 2.31 or newer."
+        ) from None
+    with process:
+        try:
+            out, err = process.communicate(data, timeout=seconds)
+        except BaseException as fault:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            if isinstance(fault, subprocess.TimeoutExpired):
+                raise TimeoutError(f"no end after {seconds:g} seconds") from None
+            raise
+    return Ran(process.returncode, out, err)

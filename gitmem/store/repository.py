@@ -8,6 +8,7 @@ Files of gitmem beside git's own, all local to the repository:
     gitmem.purge/       journals of purges under way (see erase)
     gitmem.purged       ids of commits that were purged and never return
     gitmem.inflight/    pushes that were checked and have not ended
+    gitmem.incoming-*/  what a sync fetches, until it is purged and taken in (see wire)
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import contextlib
 import os
 import threading
 from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
 from typing import Any, TypeVar
 
 import pygit2
@@ -38,6 +40,7 @@ LOCK = "gitmem.lock"
 GENERATION = "gitmem.generation"
 STRAYS = "gitmem.strays"
 JOURNALS = "gitmem.purge"
+INCOMING = "gitmem.incoming-"
 _TRIES = 10
 _TYPES: dict[int, ObjectType] = {1: "commit", 2: "tree", 3: "blob", 4: "tag"}
 _BULK = 400
@@ -75,14 +78,17 @@ def _sealed() -> Iterator[None]:
                 settings.search_path[level] = before[level]
 
 
-def _open(folder: str) -> pygit2.Repository:
+def _open(folder: str, borrowed: str) -> pygit2.Repository:
     settings = pygit2.settings
     for kind in (GitType.TREE, GitType.BLOB):  # trees of big epochs and long texts stay cached
         settings.cache_object_limit(kind, 1 << 20)
     settings.owner_validation = False  # who may open a home is decided by its mode
     with _sealed():
         try:
-            return pygit2.Repository(folder, RepositoryOpenFlag.NO_SEARCH | RepositoryOpenFlag.BARE)
+            opened = pygit2.Repository(folder, RepositoryOpenFlag.NO_SEARCH | RepositoryOpenFlag.BARE)
+            if borrowed:
+                opened.odb.add_disk_alternate(borrowed)
+            return opened
         except (pygit2.GitError, KeyError) as fault:
             raise UnavailableError(f"{folder} cannot be opened as a git repository: {fault}.") from None
 
@@ -163,8 +169,10 @@ class _Handle(threading.local):
 class Repository:
     """A bare repository of one persona's memory."""
 
-    def __init__(self, folder: str, lock_seconds: float = 60) -> None:
+    def __init__(self, folder: str, lock_seconds: float = 60, *, borrowed: str = "") -> None:
+        """`borrowed` is a further folder of objects to read from: the quarantine of a push."""
         self.folder = folder
+        self._borrowed = borrowed
         self.objects = f"{folder}/objects"
         self.lock_seconds = lock_seconds
         self.refs = Refs(folder, lock_seconds)
@@ -204,7 +212,7 @@ class Repository:
         if handle.repository is None or handle.mark != mark:
             if handle.repository is not None:
                 handle.repository.free()
-            handle.repository = _open(self.folder)
+            handle.repository = _open(self.folder, self._borrowed)
             handle.mark = mark
             handle.views = {}
             handle.sidecars = {}
@@ -401,6 +409,7 @@ class Repository:
     def _recover(self) -> None:
         names = host.list_folder(self.folder)
         self.refs.recover(names)
+        self._drop_incoming(names)
         for folder in (self.folder, f"{self.folder}/{JOURNALS}", f"{self.objects}/pack"):
             for name in host.list_folder(folder):
                 if name.startswith(UNFINISHED) or host.is_draft(name):
@@ -414,6 +423,13 @@ class Repository:
             for name in host.list_folder(self.objects):
                 if name.startswith(("tmp_object_git2_", loose.UNFINISHED)):
                     host.remove(f"{self.objects}/{name}")
+
+    def _drop_incoming(self, names: list[str]) -> None:
+        """Remove what killed syncs had fetched."""
+        for name in names:
+            pid = name.removeprefix(INCOMING).partition("-")[0]
+            if name.startswith(INCOMING) and pid.isdigit() and not host.is_alive(int(pid)):
+                host.remove_tree(Path(f"{self.folder}/{name}"))
 
     def commit(
         self,
