@@ -99,6 +99,14 @@ def _elide(units: list[str], kept: list[int]) -> str:
     return "".join(out)
 
 
+def is_blur(text: str, blurred: str) -> bool:
+    """Whether `blurred` is a part of `text`, in its order, and not all of it: nothing is made up."""
+    rest = iter(text)
+    # Each `in` goes on where the one before ended.
+    kept = all(char in rest for part in blurred.split(ELISION) for char in part)
+    return kept and blurred != text and ELISION in blurred
+
+
 def extract(text: str, limit: int = 120) -> str:
     """The most central sentence of `text`, word for word, at most `limit` characters; may be empty."""
     units = [unit.strip() for unit in sentences(text)]

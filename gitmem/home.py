@@ -23,6 +23,7 @@ from gitmem.local import FILE_NAME as STATE_FILE
 from gitmem.local import LocalState
 from gitmem.manifest import Manifest, alias_key, check_human
 from gitmem.memory import Clock, Memory
+from gitmem.receive import install
 from gitmem.settings import Settings
 from gitmem.store.objects import Person
 from gitmem.store.repository import MAIN, Repository
@@ -177,6 +178,7 @@ class Home:
             }
             repository.commit(MAIN, files, f"persona {name}\n", base=None, author=who, committer=who)
             repository.close()
+            install.place(str(draft), host.interpreter())
             draft.rename(folder)
         return self.persona(name)
 

@@ -360,6 +360,23 @@ def pid_line() -> bytes:
     return f"{os.getpid()} {socket.gethostname()}".encode()
 
 
+def why_not(*command: str) -> str:
+    """Why a program does not run to a good end, in one line; empty where it does."""
+    try:
+        done = subprocess.run(
+            command,
+            capture_output=True,
+            env=git_environment(),
+            timeout=60,
+            stdin=subprocess.DEVNULL,
+            check=False,
+        )
+    except (OSError, ValueError, subprocess.TimeoutExpired) as fault:
+        return str(fault)
+    last = done.stderr.decode("utf-8", "replace").strip().splitlines()[-1:]
+    return (last[0] if last else f"exit code {done.returncode}") if done.returncode else ""
+
+
 # Of the user's environment git gets only what it needs to run: no GIT_*, no user configuration.
 _PASSED_ON = ("PATH", "TMPDIR", "SYSTEMROOT", "LD_LIBRARY_PATH", "SSH_AUTH_SOCK", "HOME")
 _GIT = (
@@ -413,6 +430,20 @@ def git(
         output = done.stderr + b" " + (done.stdout if arguments[0] == "fsck" else b"")
         said = " ".join(output.decode("utf-8", "replace").split())[:400]
         raise CorruptError(f"git {arguments[0]} failed in {repository}: {said}", hint="Run gitmem doctor.")
+    return done.stdout
+
+
+def git_at(place: str, *arguments: str) -> bytes:
+    """What git prints when run in a folder, which it looks for a repository in and above.
+
+    Raises:
+        CorruptError: it failed.
+    """
+    done = subprocess.run(
+        [*_GIT, "-C", place, *arguments], capture_output=True, env=git_environment(), check=False
+    )
+    if done.returncode:
+        raise CorruptError(f"git {arguments[0]} failed in {place}: {done.stderr.decode('utf-8', 'replace')}")
     return done.stdout
 
 

@@ -14,6 +14,9 @@ from typing import Any, Literal, NamedTuple
 from gitmem import fade, records, times
 from gitmem import sidecar as sidecars
 from gitmem.errors import ConflictError, CorruptError, NotFoundError, RefusedError, UsageError
+from gitmem.policy.files import check_content
+from gitmem.policy.leaves import NOTHING, Held, check_leaf
+from gitmem.policy.rules import Limits, Released, Violation
 from gitmem.sidecar import Sidecar
 from gitmem.states import State, check_move
 from gitmem.store.objects import Oid, hash_object
@@ -208,6 +211,29 @@ class Draft:
         """Files of the branch: bytes, or None where removed."""
         self.touched: list[tuple[str, LeafName]] = []
         """What was done to which leaf, in order."""
+
+    def violations(self, limits: Limits, released: Released) -> list[Violation]:
+        """What the receive policy says of the changes: the same rules that a push meets."""
+        blobs = {hash_object("blob", data): data for data in self.changes.values() if data is not None}
+        ids = {data: oid for oid, data in blobs.items()}
+
+        def read(oid: Oid) -> bytes:
+            return blobs[oid] if oid in blobs else self._repository.blob(oid)
+
+        def after(path: str, before: Oid | None) -> Oid | None:
+            data = self.changes.get(path)
+            return before if path not in self.changes else None if data is None else ids[data]
+
+        found: list[Violation] = []
+        for path, data in self.changes.items():
+            if data is not None:
+                found += check_content(path.encode(), data, limits)
+        for leaf in dict.fromkeys(leaf for _, leaf in self.touched):
+            view = self._view
+            old = Held(view.leaf(leaf), view.sidecar_id(leaf)) if view else NOTHING
+            new = Held(after(leaf.path, old.text), after(leaf.sidecar, old.sidecar))
+            found += check_leaf(leaf, old, new, read, limits=limits, released=released)
+        return found
 
     def standing(self, leaf: LeafName) -> Standing:
         """How the leaf stands with the changes so far."""

@@ -21,6 +21,15 @@ class Settings:
     """The largest leaf that a write accepts, in bytes."""
     lock_seconds: int = 60
     """How long a command waits for another one that writes to the same persona."""
+    release_by: str = "persona"
+    """Who may push a release: `persona` (and operators), or `operator` alone."""
+    operators: tuple[str, ...] = ()
+    """Accounts of the git host that count as operators when they push."""
+    secrets: str = "warn"
+    """What becomes of a text that seems to hold a credential: `off`, `warn` or `refuse`."""
+
+
+_CHOICES = {"release_by": ("persona", "operator"), "secrets": ("off", "warn", "refuse")}
 
 
 def parse(data: bytes, where: str) -> Settings:
@@ -31,15 +40,30 @@ def parse(data: bytes, where: str) -> Settings:
     """
     raw = yamltext.load(data, where)
     known = {f.name: f.default for f in fields(Settings)}
-    for key, value in raw.items():
+    for key, value in list(raw.items()):
         if key not in known:
             near = difflib.get_close_matches(key, known, n=1)
             hint = f"Did you mean {near[0]}?" if near else f"Known keys: {', '.join(known)}."
             raise UsageError(f"{where}: unknown setting {key!r}.", hint=hint)
-        if type(value) is not type(known[key]) or (type(value) is int and value < 1):
-            kind = "true or false" if isinstance(known[key], bool) else "a whole number from 1"
-            raise UsageError(f"{where}: {key} must be {kind}.")
+        raw[key] = _checked(key, value, known[key], where)
     return Settings(**raw)
+
+
+def _checked(key: str, value: object, default: object, where: str) -> object:
+    if key in _CHOICES:
+        if value in _CHOICES[key] or (value is False and "off" in _CHOICES[key]):  # YAML reads off as false
+            return value or "off"
+        raise UsageError(f"{where}: {key} must be one of: {', '.join(_CHOICES[key])}.")
+    if isinstance(default, tuple):
+        if isinstance(value, list) and all(isinstance(item, str) and item for item in value):
+            return tuple(value)
+        raise UsageError(f"{where}: {key} must be a list of names.")
+    if type(value) is not type(default) or (
+        isinstance(value, int) and not isinstance(value, bool) and value < 1
+    ):
+        kind = "true or false" if isinstance(default, bool) else "a whole number from 1"
+        raise UsageError(f"{where}: {key} must be {kind}.")
+    return value
 
 
 def dump(settings: Settings) -> bytes:

@@ -103,6 +103,7 @@ class Transaction:
         view = memory.repository.view(self.epoch)
         self._base: Oid | None = view.tip if view else None
         memory.refresh()
+        self._home = memory.repository.label
         self._draft = Draft(memory.repository, view, self._zone, times.iso(self._now))
         self._turns: dict[tuple[str, str | None], Leaf] = {}
         self._leaves: list[Leaf] = []
@@ -122,6 +123,7 @@ class Transaction:
         if not draft.touched:
             return
         memory = self._memory
+        memory.check_policy(self.epoch, draft)
         base = self._base or memory.ensure_epoch(self.epoch)
         if any(verb == "release" or self._forgets(verb, leaf) for verb, leaf in draft.touched):
             erase.begin(memory.repository, self.epoch)
@@ -205,7 +207,7 @@ class Transaction:
             if known is not None:
                 return known
         second = times.to_name(moment)
-        leaf = LeafName("raw", make_name(second, label, last_count(self._taken(second)) + 1))
+        leaf = LeafName("raw", make_name(second, label, last_count(self._taken(second)) + 1, self._home))
         stamp = times.iso(moment)
         sidecar = extra if times.is_plain(moment) else _with_ts(extra, stamp)
         blob = self._draft.add("write", leaf, data, sidecar)

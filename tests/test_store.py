@@ -18,6 +18,7 @@ from gitmem.importers.entries import Entry as Said
 from gitmem.importers.entries import take
 from gitmem.importers.report import ImportReport
 from gitmem.maintain import maintain
+from gitmem.receive.install import uninstall
 from gitmem.store import epochpack, loose, verify
 from gitmem.store.objects import Entry, Oid, Person, Stage, format_tree, hash_object, parse_tree, reachable
 from gitmem.store.pack import PackWriter, delta, pack_ids, pack_paths
@@ -288,7 +289,8 @@ def test_doctor_finds_a_missing_object(memory: Memory) -> None:
 
 
 def test_doctor_finds_released_text_in_a_history_and_purges_it(memory: Memory, tmp_path: Path) -> None:
-    """A tombstone pushed past gitmem: the text is still there until somebody purges."""
+    """A tombstone pushed where no hook is: the text is still there until somebody purges."""
+    uninstall(memory.repository.folder)
     path = memory.write("该忘记的话。", epoch="D1").trace_path
     clone = tmp_path / "clone"
     run = ["git", "-C", str(clone)]

@@ -30,8 +30,14 @@ _COMMANDS = {
     "timeline": "lists",
     "import": "exchange",
     "export": "exchange",
+    "clone": "clone",
+    "hooks": "push",
+    "check": "push",
     "completion": "completion",
 }
+
+_HIDDEN = {"hook": "push"}
+"""What no person calls: the hooks of a repository do."""
 
 
 class _Commands(click.Group):
@@ -41,9 +47,10 @@ class _Commands(click.Group):
         return sorted(_COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in _COMMANDS:
+        home = _COMMANDS.get(cmd_name) or _HIDDEN.get(cmd_name)
+        if home is None:
             return None
-        module = importlib.import_module(f"gitmem.cli.{_COMMANDS[cmd_name]}")
+        module = importlib.import_module(f"gitmem.cli.{home}")
         command: click.Command = getattr(module, f"{cmd_name}_command")
         return command
 

@@ -19,25 +19,22 @@ from dataclasses import dataclass, field
 from gitmem import host
 from gitmem.errors import CorruptError, UnavailableError
 from gitmem.report import Place, Reach
-from gitmem.store import epochpack, pack, verify
+from gitmem.store import epochpack, pack, verify, worktrees
 from gitmem.store import objects as git
 from gitmem.store.epochpack import Inventory, Needed
 from gitmem.store.objects import Oid
 from gitmem.store.purge import Rewrite, Victims, find_victims
-from gitmem.store.quiet import quiet
+from gitmem.store.quiet import busy, quiet
 from gitmem.store.refs import HEADS, StaleRefError
 from gitmem.store.repository import JOURNALS, MAIN, Repository
 from gitmem.tracepath import LeafName
 
 PURGED = "gitmem.purged"
-_MOVABLE = ("refs/heads/", "refs/tags/", "refs/pull/")
+_MOVABLE = ("refs/heads/", "refs/tags/", "refs/pull/", "refs/remotes/")
 _NOTES = "refs/notes/"
-_DERIVED = (
-    "objects/pack/multi-pack-index",
-    "objects/info/commit-graph",
-    "FETCH_HEAD",
-    "ORIG_HEAD",
-)
+_DERIVED = ("objects/pack/multi-pack-index", "objects/info/commit-graph")
+_HEADS = ("FETCH_HEAD", "ORIG_HEAD")
+"""Left where a person works: there they were mapped before."""
 _ROUNDS = 5
 _BIG = 4000
 
@@ -111,7 +108,12 @@ def pending(repository: Repository) -> list[str]:
 
 
 def resume(repository: Repository) -> None:
-    """Go on with purges that were cut short. Call under the lock; waits for nobody."""
+    """Go on with purges that were cut short. Call under the lock; waits for nobody.
+
+    While a push is in flight its purge may be promised and its tombstone not there yet: it waits.
+    """
+    if busy(repository.folder, f"{repository.folder}/gc.pid"):
+        return
     for epoch in pending(repository):
         if repository.refs.head(epoch) is None:
             Journal.load(repository, epoch).drop()
@@ -119,10 +121,13 @@ def resume(repository: Repository) -> None:
             purge_epoch(repository, epoch, wait_seconds=0)
 
 
-def purge_epoch(repository: Repository, epoch: str, wait_seconds: float = 30) -> Outcome:
+def purge_epoch(
+    repository: Repository, epoch: str, wait_seconds: float = 30, *, ref: str | None = None
+) -> Outcome:
     """Bring an epoch's history in line with its tombstones, and delete what it no longer holds.
 
-    Call under the lock. Does nothing, quickly, where the history is already in line.
+    Call under the lock. Does nothing, quickly, where the history is already in line. `ref` is the
+    ref that has the tombstones, by default the epoch's branch.
 
     Raises:
         CorruptError: an object cannot be read; then nothing is deleted.
@@ -130,7 +135,7 @@ def purge_epoch(repository: Repository, epoch: str, wait_seconds: float = 30) ->
     with quiet(repository.folder, wait_seconds) as running:
         for _ in range(_ROUNDS):
             try:
-                return _Purge(repository, epoch).run(running)
+                return _Purge(repository, epoch, ref or HEADS + epoch).run(running)
             except StaleRefError:
                 continue
     raise CorruptError(f"{epoch} kept moving during the purge.", hint="Run the command again.")
@@ -139,10 +144,10 @@ def purge_epoch(repository: Repository, epoch: str, wait_seconds: float = 30) ->
 class _Purge:
     """One attempt. Fields are filled in the order of the steps."""
 
-    def __init__(self, repository: Repository, epoch: str) -> None:
+    def __init__(self, repository: Repository, epoch: str, ref: str) -> None:
         self.repository = repository
         self.epoch = epoch
-        self.ref = HEADS + epoch
+        self.ref = ref
         self.journal = Journal.load(repository, epoch)
         self.read = repository.reader()
         self.notes: list[str] = []
@@ -256,6 +261,7 @@ class _Purge:
         closed = inventory.closed(heads, self.read, without=[self.epoch])
         needed = Needed((inventory.packs[base] for base in closed), known)
         git.reachable_from(refs.values(), self.read, needed)
+        worktrees.add_needed(self.repository.folder, self.read, needed)
         unneeded = {oid for oid in inventory.outside(closed) if oid not in needed}
         sure = self.journal.doomed | dropped | self._old_objects(needed) | self.repository.stray_ids()
         return (sure & unneeded) | _tainted(unneeded - sure, self.read, victims)
@@ -417,7 +423,7 @@ def _delete_loose(repository: Repository, doomed: set[Oid]) -> None:
 
 def _delete_derived(folder: str, doomed: set[Oid]) -> None:
     """Files that name old objects: caches of git, and lists for dumb clients."""
-    for name in _DERIVED:
+    for name in _DERIVED if worktrees.is_working(folder) else (*_DERIVED, *_HEADS):
         host.remove(f"{folder}/{name}")
     graphs = f"{folder}/objects/info/commit-graphs"
     for name in host.list_folder(graphs):

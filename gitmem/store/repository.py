@@ -88,9 +88,9 @@ def _open(folder: str, borrowed: str) -> pygit2.Repository:
             opened = pygit2.Repository(folder, RepositoryOpenFlag.NO_SEARCH | RepositoryOpenFlag.BARE)
             if borrowed:
                 opened.odb.add_disk_alternate(borrowed)
-            return opened
         except (pygit2.GitError, KeyError) as fault:
             raise UnavailableError(f"{folder} cannot be opened as a git repository: {fault}.") from None
+        return opened
 
 
 class View:
@@ -264,6 +264,14 @@ class Repository:
         """A blob's bytes."""
         return self.read(oid)[1]
 
+    def is_below(self, old: Oid, new: Oid) -> bool:
+        """Whether the commit `old` is `new`, or one of its ancestors."""
+        try:
+            below: bool = old == new or self._fresh().descendant_of(pygit2.Oid(raw=new), pygit2.Oid(raw=old))
+        except (KeyError, ValueError, pygit2.GitError):
+            return False
+        return below
+
     def commit_at(self, oid: Oid) -> git.Commit:
         """A commit by its id."""
         return git.Commit.parse(self.read(oid)[1])
@@ -347,6 +355,14 @@ class Repository:
             return None
         entries = git.parse_tree(self.read(self.commit_at(tip).tree)[1])
         return next((self.blob(e.oid) for e in entries if e.name == name.encode()), None)
+
+    @property
+    def label(self) -> str | None:
+        """The short word that sets names given here apart from another home's; None without a remote."""
+        try:
+            return str(self._fresh().config["gitmem.label"])
+        except KeyError:
+            return None
 
     def removals_of(self, tip: Oid) -> Mapping[str, str]:
         """Leaves that this history removed: path to the id of the latest commit that did so."""

@@ -1,0 +1,271 @@
+"""Asking the policy about a push: reads the new commits, hands them to the rules, gathers the answers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from gitmem import host
+from gitmem import sidecar as sidecars
+from gitmem.errors import CorruptError
+from gitmem.policy.commits import EpochCheck, NewCommit
+from gitmem.policy.files import File
+from gitmem.policy.manifests import check_main
+from gitmem.policy.pages import check_wiki
+from gitmem.policy.refs import HEADS, MAIN, TAGS, Update, check_history, check_update
+from gitmem.policy.rules import Limits, Violation
+from gitmem.receive.identity import Actor
+from gitmem.settings import Settings
+from gitmem.store import erase
+from gitmem.store import objects as git
+from gitmem.store.objects import TREE_MODE, Oid, Read
+from gitmem.store.repository import Repository
+from gitmem.tracepath import KINDS, LeafName
+
+_FEW = 16
+_NONE = b"0" * 40
+
+
+@dataclass(slots=True)
+class Examination:
+    """What the policy says of a push."""
+
+    violations: list[Violation] = field(default_factory=list)
+    releases: dict[str, set[LeafName]] = field(default_factory=dict)
+    """Leaves that each epoch releases, or whose originals it forgets."""
+    commits: int = 0
+    """New commits that were looked at."""
+
+    @property
+    def refused(self) -> bool:
+        """Whether a rule is broken; warnings do not count."""
+        return any(not violation.warning for violation in self.violations)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Push:
+    """A push to examine."""
+
+    repository: Repository
+    updates: Sequence[Update]
+    refs: Mapping[str, Oid]
+    """Every ref of the repository before the push."""
+    actor: Actor
+    settings: Settings
+    wiki: bool = False
+    environment: Mapping[str, str] = field(default_factory=dict)
+    """What git needs to see the pushed objects: the variables of its quarantine."""
+
+
+def examine(push: Push) -> Examination:
+    """Ask every rule about every new commit of a push. Changes nothing.
+
+    Raises:
+        CorruptError: an object of the push cannot be read.
+    """
+    result = Examination()
+    if push.actor.role == "human" and not push.wiki:
+        what = f"{push.actor.name} is a human's account."
+        result.violations = [Violation("actor.role", "", what).at(update.ref) for update in push.updates]
+        return result
+    pushed = [update.ref for update in push.updates]
+    good: list[Update] = []
+    for update in push.updates:
+        found = [*check_update(update, push.refs, pushed, wiki=push.wiki)]
+        found += _check_tag(push, update) if update.ref.startswith(TAGS) else []
+        result.violations += [violation.at(update.ref) for violation in found]
+        if not found and update.branch and update.new is not None:
+            good.append(update)
+    _examine_branches(push, good, result)
+    return result
+
+
+def _check_tag(push: Push, update: Update) -> Iterator[Violation]:
+    if update.new is None:
+        return
+    oid = update.new
+    kind, data = push.repository.read(oid)
+    while kind == "tag":
+        oid = git.tag_target(data)
+        kind, data = push.repository.read(oid)
+    heads = [tip for ref, tip in push.refs.items() if ref.startswith(HEADS)]
+    if kind != "commit" or not any(push.repository.is_below(oid, tip) for tip in heads):
+        yield Violation("ref.tag", "", f"it names {oid.hex()[:12]}, which no branch here has.")
+
+
+def _examine_branches(push: Push, updates: Sequence[Update], result: Examination) -> None:
+    tips = {update.ref: update.new for update in updates if update.new is not None}
+    hidden = [tip for ref, tip in push.refs.items() if ref.startswith(HEADS)]
+    pool = new_commits(push.repository.folder, tips.values(), hidden, push.environment)
+    result.commits = len(pool)
+    chains = {ref: _chain(tip, pool) for ref, tip in tips.items()}
+    purged = erase.purged_commits(push.repository)
+    released = _Tombstones(push, tips, chains.values())
+    for update in updates:
+        chain = chains[update.ref]
+        found = [*_check_history(push, update, chain, chains, purged)]
+        if not found:
+            found = [*_check_content(push, update, chain, released, result)]
+        result.violations += [
+            violation.at(update.ref, bytes.fromhex(violation.commit) if violation.commit else None)
+            for violation in found
+        ]
+
+
+def _check_history(
+    push: Push,
+    update: Update,
+    chain: Sequence[NewCommit],
+    chains: Mapping[str, Sequence[NewCommit]],
+    purged: set[Oid],
+) -> Iterator[Violation]:
+    old, new = update.old, update.new
+    assert new is not None
+    below = push.repository.is_below
+    mine = {commit.oid for commit in chain}
+    edge = {parent for commit in chain for parent in commit.parents} - mine
+    below_old = {parent for parent in edge if old is not None and below(parent, old)}
+    others = {commit.oid for ref, found in chains.items() if ref != update.ref for commit in found}
+    shape = [*check_history(update, chain, below_old=below_old, shared=others, purged=purged)]
+    back = [violation for violation in shape if violation.rule == "history.purged"]
+    if not back and old is not None and not below(old, new):
+        yield Violation("history.forward", "", "this push would throw commits of it away.")
+    else:
+        yield from shape
+
+
+def _check_content(
+    push: Push,
+    update: Update,
+    chain: Sequence[NewCommit],
+    released: _Tombstones,
+    result: Examination,
+) -> Iterator[Violation]:
+    read = push.repository.reader()
+    settings, role = push.settings, push.actor.role
+    limits = Limits(
+        max_bytes=settings.max_leaf_bytes,
+        secrets=settings.secrets,
+        may_release=role == "operator" or settings.release_by == "persona",
+    )
+    if push.wiki:
+        yield from check_wiki(chain, read, limits)
+    elif update.branch == MAIN:
+        yield from check_main(chain, read, limits, operator=role == "operator")
+    elif chain:
+        check = EpochCheck(read, limits, lambda leaf: released.epoch_of(leaf, update.branch))
+        assert update.new is not None
+        yield from check.run(chain, git.Commit.parse(read(update.new)[1]).tree)
+        if check.releases:
+            result.releases[update.branch] = check.releases
+
+
+# -- new commits ----------------------------------------------------------------------------
+
+
+def new_commits(
+    folder: str, tips: Iterable[Oid], hidden: Iterable[Oid], environment: Mapping[str, str]
+) -> dict[Oid, NewCommit]:
+    """Commits that `tips` lead to and `hidden` do not, parents first, each with what it changes."""
+    wanted = [tip.hex() for tip in tips]
+    if not wanted:
+        return {}
+    lines = "\n".join([*wanted, *("^" + oid.hex() for oid in hidden)]) + "\n"
+    out = host.git(
+        folder, "log", "-z", "--raw", "-r", "--root", "--no-abbrev", "--no-renames", "--diff-merges=off",
+        "--ignore-submodules=none", "--no-ext-diff", "--topo-order", "--reverse", "--stdin",
+        "--format=%x01%H %T %P",
+        data=lines.encode(), more=environment,
+    )  # fmt: skip
+    return _parse_log(out)
+
+
+def _parse_log(out: bytes) -> dict[Oid, NewCommit]:
+    found: dict[Oid, NewCommit] = {}
+    changes: dict[bytes, File | None] = {}
+    fields = iter(out.split(b"\0"))
+    for field_ in fields:
+        line = field_.lstrip(b"\n")
+        if line.startswith(b"\x01"):
+            ids = [bytes.fromhex(word.decode("ascii")) for word in line[1:].split()]
+            changes = {}
+            found[ids[0]] = NewCommit(ids[0], ids[1], tuple(ids[2:]), changes)
+        elif line.startswith(b":"):
+            _, mode, _, oid, _ = line.split()
+            path = next(fields)
+            changes[path] = None if oid == _NONE else File(mode, bytes.fromhex(oid.decode("ascii")))
+    return found
+
+
+def _chain(tip: Oid, pool: Mapping[Oid, NewCommit]) -> list[NewCommit]:
+    """Those of the new commits that `tip` leads to, parents first."""
+    mine: set[Oid] = set()
+    waiting = [tip]
+    while waiting:
+        oid = waiting.pop()
+        if oid in pool and oid not in mine:
+            mine.add(oid)
+            waiting.extend(pool[oid].parents)
+    return [commit for oid, commit in pool.items() if oid in mine]
+
+
+# -- tombstones -----------------------------------------------------------------------------
+
+
+class _Tombstones:
+    """Names that a push adds and that stand in a tombstone of some epoch."""
+
+    def __init__(self, push: Push, tips: Mapping[str, Oid], chains: Iterable[Sequence[NewCommit]]) -> None:
+        paths = {
+            path for chain in chains for commit in chain for path, file in commit.changes.items() if file
+        }
+        merged = any(len(commit.parents) > 1 for chain in chains for commit in chain)
+        self._wanted = None if merged else {path for path in paths if not path.startswith(b"meta/")}
+        self._epochs: dict[LeafName, set[str]] = {}
+        if paths and not push.wiki:
+            heads = {ref: tip for ref, tip in push.refs.items() if ref.startswith(HEADS)} | dict(tips)
+            for ref, tip in heads.items():
+                if ref != HEADS + MAIN:
+                    self._learn(ref.removeprefix(HEADS), tip, push.repository.reader())
+
+    def _learn(self, epoch: str, tip: Oid, read: Read) -> None:
+        try:
+            root = git.Commit.parse(read(tip)[1]).tree
+            for kind, data in _meta_trees(root, read):
+                for leaf, oid in self._candidates(kind, data):
+                    if sidecars.is_tombstone(read(oid)[1]):
+                        self._epochs.setdefault(leaf, set()).add(epoch)
+        except CorruptError:
+            # A damaged epoch must not keep the others from being pushed to; doctor shows it.
+            return
+
+    def _candidates(self, kind: str, data: bytes) -> Iterator[tuple[LeafName, Oid]]:
+        prefix = kind.encode() + b"/"
+        wanted = self._wanted
+        if wanted is not None and len(wanted) <= _FEW:
+            names = {
+                path[len(prefix) :].rpartition(b".")[0] + b".yaml"
+                for path in wanted
+                if path.startswith(prefix)
+            }
+            if not any(b" " + name + b"\0" in data for name in names):
+                return
+        for entry in git.parse_tree(data):
+            name = entry.name.decode("utf-8", "surrogateescape")
+            if entry.mode != TREE_MODE and name.endswith(".yaml"):
+                leaf = LeafName.of_sidecar("raw" if kind == "raw" else "hldp", name)
+                if wanted is None or leaf.path.encode("utf-8", "surrogateescape") in wanted:
+                    yield leaf, entry.oid
+
+    def epoch_of(self, leaf: LeafName, but: str) -> str | None:
+        """Another epoch than `but` in which the name stands in a tombstone."""
+        return min(self._epochs.get(leaf, set()) - {but}, default=None)
+
+
+def _meta_trees(root: Oid, read: Read) -> Iterator[tuple[str, bytes]]:
+    for top in git.parse_tree(read(root)[1]) if root != git.EMPTY_TREE else []:
+        if top.name == b"meta" and top.mode == TREE_MODE:
+            for entry in git.parse_tree(read(top.oid)[1]):
+                kind = entry.name.decode("utf-8", "replace")
+                if kind in KINDS and entry.mode == TREE_MODE:
+                    yield kind, read(entry.oid)[1]
