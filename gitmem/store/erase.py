@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from gitmem import host
@@ -49,6 +49,8 @@ class Journal:
     doomed: set[Oid] = field(default_factory=set)
     packs: list[str] = field(default_factory=list)
     """Packs being removed, whatever of them is left."""
+    staged: set[Oid] = field(default_factory=set)
+    """Blobs that the index of a worktree held in the place of a leaf."""
 
     @classmethod
     def load(cls, repository: Repository, epoch: str) -> Journal:
@@ -59,13 +61,15 @@ class Journal:
             return cls(path)
         try:
             raw = json.loads(data)
-            return cls(path, _ids(raw["old"]), _ids(raw["doomed"]), list(raw["packs"]))
+            staged = _ids(raw.get("staged", ()))
+            return cls(path, _ids(raw["old"]), _ids(raw["doomed"]), list(raw["packs"]), staged)
         except (ValueError, KeyError, TypeError):
             raise CorruptError(f"the journal {path} is damaged.", hint="Run gitmem release again.") from None
 
     def save(self) -> None:
         os.makedirs(os.path.dirname(self.path), exist_ok=True)
         raw = {"old": _hex(self.old), "doomed": _hex(self.doomed), "packs": self.packs}
+        raw |= {"staged": _hex(self.staged)} if self.staged else {}
         host.write_durable(self.path, json.dumps(raw).encode())
 
     def drop(self) -> None:
@@ -261,10 +265,13 @@ class _Purge:
         closed = inventory.closed(heads, self.read, without=[self.epoch])
         needed = Needed((inventory.packs[base] for base in closed), known)
         git.reachable_from(refs.values(), self.read, needed)
-        worktrees.add_needed(self.repository.folder, self.read, needed)
+        worktrees.add_needed(self.repository.folder, refs, self.read, needed)
         unneeded = {oid for oid in inventory.outside(closed) if oid not in needed}
-        sure = self.journal.doomed | dropped | self._old_objects(needed) | self.repository.stray_ids()
-        return (sure & unneeded) | _tainted(unneeded - sure, self.read, victims)
+        sure = self.journal.doomed | self.journal.staged | dropped
+        sure |= self._old_objects(needed) | self.repository.stray_ids()
+        working = worktrees.is_working(self.repository.folder)
+        texts = _texts(unneeded, self.read, victims) if working else []
+        return (sure & unneeded) | _tainted(unneeded - sure, self.read, victims, texts)
 
     def _old_objects(self, needed: Needed) -> set[Oid]:
         """What the old tips lead to and `needed` does not have."""
@@ -376,30 +383,44 @@ def _noted(ref: Oid, read: git.Read) -> set[Oid]:
     return found
 
 
-def _tainted(unreachable: set[Oid], read: git.Read, victims: Victims) -> set[Oid]:
-    """Objects no ref leads to that hold a victim all the same: leavings of amended or forced work."""
-    if not unreachable or not victims:
-        return set()
+def _hits(tree: bytes, victims: Victims) -> set[Oid]:
+    """Blobs that a tree has under the names of victims."""
     leaves = victims.released | victims.forgotten.keys()
     names = {leaf.name.encode() for leaf in leaves} | {leaf.stem.encode() + b".yaml" for leaf in leaves}
     spared = set(victims.forgotten.values())
+    entries = git.parse_tree(tree)
+    return {e.oid for e in entries if e.name in names and e.mode != git.TREE_MODE and e.oid not in spared}
+
+
+def _texts(unreachable: set[Oid], read: git.Read, victims: Victims) -> list[bytes]:
+    """What victims said, as far as objects that no ref leads to still hold it."""
+    trees = (data for kind, data in map(read, unreachable) if kind == "tree")
+    return [read(oid)[1] for oid in set().union(*(_hits(data, victims) for data in trees)) & unreachable]
+
+
+def _tainted(unreachable: set[Oid], read: git.Read, victims: Victims, texts: Collection[bytes]) -> set[Oid]:
+    """Objects no ref leads to that hold a victim all the same: leavings of amended or forced work.
+
+    Blobs count that share a run of bytes with one of `texts`: a version that was only staged.
+    """
+    if not unreachable or not victims:
+        return set()
+    quotes = worktrees.Quotes(texts)
     uses: dict[Oid, set[Oid]] = {}
     tainted: set[Oid] = set()
     for oid in unreachable:
         kind, data = read(oid)
         if kind == "tree":
-            entries = git.parse_tree(data)
-            hit = {
-                e.oid for e in entries if e.name in names and e.mode != git.TREE_MODE and e.oid not in spared
-            }
-            if hit:
-                tainted |= hit | {oid}
-            uses[oid] = {e.oid for e in entries if e.mode == git.TREE_MODE}
+            hits = _hits(data, victims)
+            tainted |= hits | {oid} if hits else set()
+            uses[oid] = {entry.oid for entry in git.parse_tree(data)}
         elif kind == "commit":
             commit = git.Commit.parse(data)
             uses[oid] = {commit.tree, *commit.parents}
         elif kind == "tag":
             uses[oid] = {git.tag_target(data)}
+        elif quotes.stand_in(data):
+            tainted.add(oid)
     while more := {oid for oid, below in uses.items() if oid not in tainted and below & tainted}:
         tainted |= more
     return tainted

@@ -160,11 +160,15 @@ class Refs:
         `names` are the files in the repository's folder.
         """
         for draft in (f"{self._folder}/{name}" for name in names if name.startswith(_DRAFT)):
-            for lock in self._locks(HEADS.rstrip("/")):
+            for lock in self._all_locks():
                 with contextlib.suppress(FileNotFoundError):
                     if os.path.samefile(draft, lock):
                         host.remove(lock)
             host.remove(draft)
+
+    def _all_locks(self) -> list[str]:
+        walked = os.walk(f"{self._folder}/refs")
+        return [f"{where}/{name}" for where, _, names in walked for name in names if name.endswith(".lock")]
 
     def _locks(self, folder: str) -> list[str]:
         full = f"{self._folder}/{folder}"

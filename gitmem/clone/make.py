@@ -1,0 +1,160 @@
+"""`gitmem clone`: a working copy for people, with a folder for each of the last epochs."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterable
+from pathlib import Path
+
+from gitmem import host
+from gitmem import manifest as manifests
+from gitmem.clone.folder import (
+    TRACKING,
+    WorkingCopy,
+    add_epoch,
+    is_copy,
+    make_folder,
+    open_copy,
+    reconnect,
+    show_main,
+)
+from gitmem.clone.report import BranchReport, CopyReport
+from gitmem.clone.update import received
+from gitmem.errors import ConflictError, NotFoundError, UsageError
+from gitmem.manifest import Manifest
+from gitmem.store import objects as git
+from gitmem.store.repository import MAIN
+from gitmem.store.wire import Wire, split_url
+from gitmem.tracepath import check_epoch, natural_order
+
+LAST = 7
+
+
+def clone(url: str, folder: str | Path, *, last: int = LAST, token: str | None = None) -> CopyReport:
+    """Make a working copy of a persona's repository, or add new epochs to one that is there.
+
+    A new one comes about whole or not at all. In one that is there, nothing is touched but what is
+    new. `last` is how many epochs get a folder, counted from the newest in natural order.
+
+    Raises:
+        UsageError: a malformed URL, or a negative `last`.
+        ConflictError: the folder holds something else, or an epoch has the name of a file there.
+        NotFoundError: the URL is not a persona's repository.
+        UnavailableError: it cannot be reached.
+    """
+    if last < 0:
+        raise UsageError("--last must be 0 or more.")
+    target = Path(folder).absolute()
+    if is_copy(target):
+        return _add(url, target, last, token)
+    host.check_free(target)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    draft = host.draft_folder(target)
+    try:
+        draft.mkdir()
+        report = _fill(make_folder(draft, url), Wire(url, token), last)
+        host.move_folder(draft, target)
+    except BaseException:
+        with contextlib.suppress(FileNotFoundError):
+            host.remove_tree(draft)
+        raise
+    copy = open_copy(target)
+    with copy.repository.locked():
+        reconnect(copy)
+    report.folder = str(target)
+    return report
+
+
+def _fill(copy: WorkingCopy, wire: Wire, last: int) -> CopyReport:
+    try:
+        with copy.repository.locked():
+            with received(copy, wire) as update:
+                update.bring(update.names())
+            report = update.report
+            report.persona = _manifest(copy, wire.url).name
+            show_main(copy)
+            names = _last(_epochs(copy), last)
+            _check_names(copy, names)
+            for name in names:
+                add_epoch(copy, name)
+            taken = {branch.name: branch.taken for branch in report.branches}
+            report.branches = [BranchReport(name, taken.get(name, 0), added=True) for name in names]
+            return report
+    finally:
+        copy.repository.close()
+
+
+def _add(url: str, target: Path, last: int, token: str | None) -> CopyReport:
+    copy = open_copy(target)
+    wanted = split_url(url).url
+    if os.path.realpath(copy.url) != os.path.realpath(wanted) and copy.url != wanted:
+        raise ConflictError(
+            f"{target} is a working copy of {split_url(copy.url).url}, not of {wanted}.",
+            hint="Choose a new folder.",
+        )
+    wire = Wire(wanted, token)
+    try:
+        with copy.repository.locked():
+            reconnect(copy)
+            here = {each.branch.removeprefix("refs/heads/") for each in copy.worktrees()}
+            with received(copy, wire) as update:
+                names = [name for name in _last(_valid(update.heads), last) if name not in here]
+                _check_names(copy, names)
+                update.bring(names)
+            for name in names:
+                add_epoch(copy, name)
+            report = update.report
+            report.persona = _manifest(copy, copy.url).name
+            added = {name: BranchReport(name) for name in names}
+            added |= {branch.name: branch for branch in report.branches if branch.name in added}
+            for branch in added.values():
+                branch.added = True
+            report.branches = list(added.values())
+            return report
+    finally:
+        copy.repository.close()
+
+
+def _epochs(copy: WorkingCopy) -> list[str]:
+    return _valid(name.removeprefix(TRACKING) for name in copy.repository.refs.all(TRACKING))
+
+
+def _valid(names: Iterable[str]) -> list[str]:
+    found = []
+    for name in names:
+        with contextlib.suppress(UsageError):
+            found.append(check_epoch(name))
+    return sorted(found, key=natural_order)
+
+
+def _last(names: list[str], last: int) -> list[str]:
+    return names[-last:] if last else []
+
+
+def _manifest(copy: WorkingCopy, url: str) -> Manifest:
+    tip = copy.repository.refs.read(TRACKING + MAIN)
+    data = None
+    if tip is not None:
+        entries = git.parse_tree(copy.repository.read(copy.repository.commit_at(tip).tree)[1])
+        data = next((copy.repository.blob(e.oid) for e in entries if e.name == b"gitmem.yaml"), None)
+    if data is None:
+        shown = split_url(url).url
+        raise NotFoundError(f"{shown} holds no persona: its main has no gitmem.yaml.", hint="Check the URL.")
+    return manifests.parse(data, f"gitmem.yaml of {split_url(url).url}")
+
+
+def _check_names(copy: WorkingCopy, names: Iterable[str]) -> None:
+    """Raise `ConflictError` where something stands at the place of an epoch's folder."""
+    present = {name.lower(): name for name in host.list_folder(copy.folder)}
+    for name in names:
+        taken = present.get(name.lower())
+        if taken is None:
+            continue
+        path = f"{copy.folder}/{taken}"
+        if os.path.isdir(path) and not os.path.islink(path) and not host.list_folder(path) and taken == name:
+            continue
+        raise ConflictError(
+            f"the epoch {name} cannot have a folder in {copy.folder}: {taken} stands there.",
+            hint=f"Move it away; or leave the epoch out (--last), and git worktree add OTHERFOLDER {name}.",
+        )

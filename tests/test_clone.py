@@ -1,0 +1,427 @@
+"""Working copies: ordinary git in them, and a released leaf that leaves every corner of them."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from gitmem import ConflictError, Home, Memory, NotFoundError, Reach, RefusedError, UnavailableError
+from gitmem.clone import CopyReport, clone, sync
+from tests.conftest import Done, run_git
+from tests.traces import raw_files, runs_of
+
+SECRET = "这句话只说过一次：蓝色的钥匙在第七块砖下面。别告诉任何人，也别写下来。"
+TWIN = "这一句没有人要求忘记：红色的伞还在门后面挂着。下雨的时候记得带上它呀。"
+PERSONA = "YM001/ZY001"
+NEW = "raw/20260601-080000.txt"
+TOMBSTONE = "state: released\nreleased_at: 2026-06-01T00:00:00+08:00\n"
+
+
+def found_below(folder: Path, text: str = SECRET) -> list[str]:
+    """Files below a folder that hold a run of the text, also deflated or in a pack."""
+    runs = runs_of(text, elsewhere=(TWIN if text is SECRET else SECRET).encode())
+    places = [where for where, data in raw_files(folder) if any(run in data for run in runs)]
+    command = ["git", "-C", str(folder), "cat-file", "--batch-all-objects", "--batch", "--buffer"]
+    objects = subprocess.run(command, capture_output=True, check=True).stdout
+    return places + (["git cat-file"] if any(run in objects for run in runs) else [])
+
+
+def head(folder: Path, name: str = "HEAD") -> str:
+    return run_git(folder, "rev-parse", name).decode().strip()
+
+
+def show(folder: Path, name: str) -> bytes:
+    return run_git(folder, "show", name)
+
+
+def status(folder: Path) -> str:
+    return run_git(folder, "status", "--porcelain").decode()
+
+
+def commit(folder: Path, path: str, text: str, message: str = "a leaf by hand") -> str:
+    """Write a file and commit it, as a person does; the commit."""
+    (folder / path).parent.mkdir(exist_ok=True)
+    (folder / path).write_bytes(text.encode())
+    run_git(folder, "add", "--", path)
+    run_git(folder, "commit", "-q", "-m", message)
+    return head(folder)
+
+
+@dataclass
+class World:
+    """A persona on a server, and a working copy of it."""
+
+    home: Home
+    memory: Memory
+    copy: Path
+    secret: str
+    twin: str
+
+    @property
+    def epoch(self) -> Path:
+        return self.copy / "D118"
+
+    @property
+    def leaf(self) -> str:
+        """The secret's file inside its epoch."""
+        return "/".join(self.secret.split("/")[3:])
+
+    @property
+    def server(self) -> Path:
+        return Path(self.memory.repository.folder)
+
+    def release(self) -> None:
+        self.memory.release(self.secret)
+
+    def sync(self) -> CopyReport:
+        return sync(self.copy)
+
+    def assert_gone(self) -> None:
+        """Nothing of the secret is below DIR, its twin is, and git is content."""
+        assert found_below(self.copy) == []
+        assert found_below(self.copy, TWIN)
+        run_git(self.copy, "fsck", "--full", "--strict", "--no-dangling")
+        assert not (self.epoch / self.leaf).exists()
+        tombstone = show(self.epoch, f"HEAD:meta/{self.leaf.replace('.txt', '.yaml')}")
+        assert tombstone.startswith(b"state: released\n")
+
+
+@pytest.fixture
+def filled(memory: Memory) -> tuple[str, str]:
+    """Leaves in two epochs; paths of the secret and of its twin."""
+    memory.write("前面的话。", epoch="D118")
+    secret = memory.write(SECRET, epoch="D118", summary=SECRET[:20], tags=["钥匙"]).trace_path
+    memory.write("中间的话。", epoch="D118")
+    twin = memory.write(TWIN, epoch="D118").trace_path
+    memory.write("别的纪元。", epoch="D119")
+    return secret, twin
+
+
+@pytest.fixture
+def world(home: Home, memory: Memory, filled: tuple[str, str], tmp_path: Path) -> World:
+    copy = tmp_path / "my 'copy'"
+    clone(memory.repository.folder, copy)
+    return World(home, memory, copy, *filled)
+
+
+# -- clone ------------------------------------------------------------------------------------
+
+
+def test_clone_has_a_folder_for_each_epoch_and_files_where_paths_say(world: World) -> None:
+    assert sorted(p.name for p in world.copy.iterdir()) == [
+        ".git",
+        "D118",
+        "D119",
+        "README.md",
+        "gitmem.yaml",
+    ]
+    assert (world.epoch / world.leaf).read_bytes() == SECRET.encode()
+    for folder in (world.copy, world.epoch, world.copy / "D119"):
+        assert status(folder) == ""
+    assert run_git(world.epoch, "rev-parse", "--abbrev-ref", "@{u}").strip() == b"origin/D118"
+    run_git(world.copy, "fsck", "--full", "--strict")
+
+
+def test_commit_push_and_pull_are_plain_git(world: World) -> None:
+    commit(world.epoch, NEW, "手写的一句。\r\n")
+    run_git(world.epoch, "push", "-q")
+    assert world.memory.trace(f"{PERSONA}/D118/{NEW}").content == "手写的一句。\r\n"
+    world.memory.write("服务器上的。", epoch="D118", at="2026-06-02T08:00:00+08:00")
+    run_git(world.epoch, "pull", "-q")
+    assert (world.epoch / "raw/20260602-080000.txt").read_text("utf-8") == "服务器上的。"
+
+
+def test_clone_takes_the_last_epochs_in_natural_order(memory: Memory, tmp_path: Path) -> None:
+    for number in (2, 9, 10, 99, 100):
+        memory.write(f"{number}", epoch=f"D{number}")
+    report = clone(memory.repository.folder, tmp_path / "c", last=3)
+    assert [branch.name for branch in report.branches] == ["D10", "D99", "D100"]
+    assert not (tmp_path / "c/D9").exists()
+
+
+def test_clone_again_adds_what_is_new_and_touches_nothing_else(world: World) -> None:
+    (world.epoch / world.leaf).write_text("edited")
+    world.memory.write("新的纪元。", epoch="D120")
+    world.memory.write("更新。", epoch="D119")
+    before = head(world.copy / "D119")
+    report = clone(str(world.server), world.copy)
+    assert [branch.name for branch in report.branches] == ["D120"]
+    assert (world.epoch / world.leaf).read_text() == "edited"
+    assert head(world.copy / "D119") == before
+    assert list((world.copy / "D120/raw").iterdir())
+    assert status(world.copy) == ""
+
+
+def test_folder_that_was_moved_still_works(world: World, tmp_path: Path) -> None:
+    moved = tmp_path / "搬走了 🎒"
+    world.copy.rename(moved)
+    commit(moved / "D118", NEW, "搬家以后。")
+    run_git(moved / "D118", "push", "-q")
+    world.release()
+    world.copy = moved
+    assert world.sync().complete
+    world.assert_gone()
+
+
+def test_clone_is_all_or_nothing(memory: Memory, tmp_path: Path) -> None:
+    with pytest.raises(UnavailableError):
+        clone(str(tmp_path / "nowhere"), tmp_path / "c")
+    other = tmp_path / "other.git"
+    run_git(tmp_path, "init", "-q", "--bare", str(other))
+    with pytest.raises(NotFoundError):
+        clone(str(other), tmp_path / "c")
+    memory.write("x", epoch="README.md")
+    with pytest.raises(ConflictError, match=r"README\.md"):
+        clone(memory.repository.folder, tmp_path / "c")
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full/file").touch()
+    with pytest.raises(ConflictError):
+        clone(memory.repository.folder, tmp_path / "full")
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["full", "home", "other.git", "user"]
+
+
+# -- sync after a release ---------------------------------------------------------------------
+
+
+def test_release_leaves_a_clean_clone(world: World) -> None:
+    assert found_below(world.copy)
+    world.release()
+    report = world.sync()
+    assert [branch.released for branch in report.branches] == [[world.leaf]]
+    assert report.complete
+    world.assert_gone()
+    assert status(world.epoch) == ""
+    assert head(world.epoch) == head(world.server, "D118")
+    again = world.sync()
+    assert again.branches == []
+    assert again.places == []
+
+
+def test_release_keeps_unpushed_commits(world: World) -> None:
+    commit(world.epoch, NEW, "还没有推送。", "first")
+    commit(world.epoch, "raw/20260601-090000.txt", "也没有。", "second")
+    world.release()
+    report = world.sync()
+    assert report.waiting == 2
+    world.assert_gone()
+    assert (world.epoch / NEW).read_text("utf-8") == "还没有推送。"
+    log = run_git(world.epoch, "log", "--format=%s", "origin/D118..").decode().split()
+    assert log == ["second", "first"]
+    run_git(world.epoch, "push", "-q")
+    assert world.memory.trace(f"{PERSONA}/D118/{NEW}").content == "还没有推送。"
+
+
+def test_release_takes_a_staged_edit_of_the_leaf(world: World) -> None:
+    (world.epoch / world.leaf).write_text(SECRET + "!", "utf-8")
+    run_git(world.epoch, "add", world.leaf)
+    (world.epoch / world.leaf).write_text(SECRET + "?", "utf-8")
+    world.release()
+    assert world.sync().complete
+    world.assert_gone()
+    assert status(world.epoch) == ""
+
+
+def test_release_keeps_other_uncommitted_work(world: World) -> None:
+    twin = world.epoch / "/".join(world.twin.split("/")[3:])
+    twin.write_text("改过的", "utf-8")
+    (world.epoch / "raw/20260601-100000.txt").write_text("没有加进去", "utf-8")
+    (world.epoch / NEW).write_text("加进去了", "utf-8")
+    run_git(world.epoch, "add", NEW)
+    before = status(world.epoch)
+    world.release()
+    assert world.sync().complete
+    assert found_below(world.copy) == []
+    assert status(world.epoch) == before
+    assert twin.read_text("utf-8") == "改过的"
+
+
+def test_release_reaches_the_stash_and_keeps_what_else_is_in_it(world: World) -> None:
+    (world.epoch / NEW).write_text("在储藏里", "utf-8")
+    (world.epoch / world.leaf).write_text(SECRET + "!", "utf-8")
+    run_git(world.epoch, "add", "-A")
+    run_git(world.epoch, "stash", "push", "-q", "-m", SECRET[:30])
+    run_git(world.epoch, "stash", "push", "-q", "--include-untracked", ok=(0, 1))
+    world.release()
+    assert world.sync().complete
+    world.assert_gone()
+    run_git(world.epoch, "stash", "pop", "-q")
+    assert (world.epoch / NEW).read_text("utf-8") == "在储藏里"
+    assert not (world.epoch / world.leaf).exists()
+
+
+def test_release_reaches_detached_heads_tags_and_other_branches(world: World) -> None:
+    run_git(world.epoch, "tag", "light")
+    run_git(world.epoch, "tag", "-a", "-m", SECRET, "heavy")
+    run_git(world.epoch, "branch", "try")
+    run_git(world.epoch, "notes", "add", "-m", SECRET)
+    run_git(world.epoch, "checkout", "-q", "--detach", "HEAD~1")
+    world.release()
+    report = world.sync()
+    assert any("heavy" in note for note in report.notes)
+    assert found_below(world.copy) == []
+    run_git(world.copy, "fsck", "--full", "--strict", "--no-dangling")
+    assert status(world.epoch) == ""
+    for name in ("light", "try", "HEAD"):
+        run_git(world.epoch, "log", name)
+
+
+def test_undo_by_reflog_still_works(world: World) -> None:
+    commit(world.epoch, NEW, "说过又收回的。", "to be undone")
+    run_git(world.epoch, "reset", "-q", "--hard", "HEAD~1")
+    world.release()
+    assert world.sync().complete
+    world.assert_gone()
+    entries = run_git(world.epoch, "reflog", "--format=%H %gs").decode().splitlines()
+    undone = next(line.split()[0] for line in entries if "to be undone" in line)
+    run_git(world.epoch, "cherry-pick", undone)
+    assert (world.epoch / NEW).read_text("utf-8") == "说过又收回的。"
+
+
+def test_commit_whose_message_quotes_the_leaf_leaves_the_reflog(world: World) -> None:
+    commit(world.epoch, NEW, TWIN, f"quote {SECRET}")
+    run_git(world.epoch, "push", "-q")
+    path = f"{PERSONA}/D118/{NEW}"
+    world.memory.release(path)
+    world.release()
+    assert sync(world.copy).complete
+    assert found_below(world.copy) == []
+
+
+def test_amended_and_forgotten_versions_are_found(world: World) -> None:
+    run_git(world.epoch, "checkout", "-q", "-b", "side", "HEAD~3")
+    run_git(world.epoch, "commit", "-q", "--amend", "-m", "another root of the leaf")
+    run_git(world.epoch, "checkout", "-q", "D118")
+    run_git(world.epoch, "branch", "-q", "-D", "side")
+    run_git(world.epoch, "repack", "-q", "-a", "-d")
+    world.release()
+    assert world.sync().complete
+    world.assert_gone()
+
+
+def test_plain_pull_recovers_and_sync_cleans_up_later(world: World) -> None:
+    commit(world.epoch, NEW, "没有推送的。")
+    world.release()
+    run_git(world.epoch, "pull", "-q")
+    assert (world.epoch / NEW).exists()
+    assert not (world.epoch / world.leaf).exists()
+    run_git(world.epoch, "push", "-q")
+    assert found_below(world.copy)  # plain git keeps the old objects and reflogs
+    assert world.sync().complete
+    world.assert_gone()
+
+
+def test_other_commits_and_a_release_meet_unpushed_ones(world: World) -> None:
+    commit(world.epoch, NEW, "这里的。")
+    world.memory.write("那里的。", epoch="D118", at="2026-06-03T08:00:00+08:00")
+    world.release()
+    report = world.sync()
+    (branch,) = report.branches
+    assert (branch.waiting, branch.stopped) == (1, "")
+    world.assert_gone()
+    assert (world.epoch / "raw/20260603-080000.txt").exists()
+    run_git(world.epoch, "push", "-q")
+
+
+def test_file_in_the_way_stops_and_loses_nothing(world: World) -> None:
+    world.memory.write("那里的。", epoch="D118", at="2026-06-03T08:00:00+08:00")
+    there = world.epoch / "raw/20260603-080000.txt"
+    there.write_text("这里的，没有提交。", "utf-8")
+    (world.epoch / world.leaf).write_text("edited")
+    world.release()
+    before = head(world.epoch)
+    report = world.sync()
+    assert report.stopped
+    assert head(world.epoch) == before
+    assert there.read_text("utf-8") == "这里的，没有提交。"
+    assert (world.epoch / world.leaf).read_text() == "edited"
+    there.unlink()
+    assert world.sync().complete
+    world.assert_gone()
+
+
+def test_rebase_in_progress_stops(world: World) -> None:
+    commit(world.epoch, NEW, "一")
+    commit(world.epoch, NEW, "二")
+    run_git(world.epoch, "-c", "sequence.editor=sed -i s/^pick/edit/", "rebase", "-q", "-i", "HEAD~2")
+    world.release()
+    report = world.sync()
+    assert report.stopped
+    assert "rebase" in report.branches[0].remedy
+    run_git(world.epoch, "rebase", "--abort")
+    assert world.sync().complete
+    world.assert_gone()
+
+
+def test_release_made_by_hand_waits_for_its_push(world: World) -> None:
+    sidecar = f"meta/{world.leaf.replace('.txt', '.yaml')}"
+    run_git(world.epoch, "rm", "-q", world.leaf)
+    commit(world.epoch, sidecar, TOMBSTONE, "release it")
+    report = world.sync()
+    assert any(place.reach is Reach.UNREACHED and "push" in place.command for place in report.places)
+    run_git(world.epoch, "push", "-q")
+    world.memory.repository.close()
+    assert world.memory.trace(world.secret).status == "released"
+    assert world.sync().complete
+    world.assert_gone()
+
+
+def test_forgotten_original_leaves_the_clone(world: World) -> None:
+    world.memory.wither(world.secret, 0.3, forget_original=True)
+    shown = world.memory.trace(world.secret).content or ""
+    assert world.sync().complete
+    kept = shown.replace("……", "")
+    tail = SECRET.replace(kept, "")
+    assert (world.epoch / world.leaf).read_text("utf-8") == shown
+    assert tail
+    runs = runs_of("也别写下来。" if "也别写下来" not in shown else "这句话只说过一次")
+    assert not [w for w, data in raw_files(world.copy) if any(run in data for run in runs)]
+
+
+@pytest.mark.parametrize("kind", ["--depth=1", "--filter=blob:none"])
+def test_shallow_and_partial_clones_are_refused(world: World, tmp_path: Path, kind: str) -> None:
+    run_git(world.server, "config", "uploadpack.allowFilter", "true")
+    run_git(tmp_path, "clone", "-q", kind, f"file://{world.server}", "small")
+    with pytest.raises(RefusedError, match="lacks the history"):
+        sync(tmp_path / "small")
+
+
+def test_clone_made_by_git_alone_is_synced_too(world: World, tmp_path: Path) -> None:
+    mine = tmp_path / "by hand"
+    run_git(tmp_path, "clone", "-q", str(world.server), str(mine))
+    run_git(mine, "worktree", "add", "-q", str(tmp_path / "elsewhere"), "D118")
+    world.release()
+    assert sync(tmp_path / "elsewhere").complete
+    assert found_below(mine) == []
+    assert not (tmp_path / "elsewhere" / world.leaf).exists()
+
+
+def test_host_without_hooks_is_told_of(world: World, tmp_path: Path) -> None:
+    bare = tmp_path / "plain.git"
+    shutil.copytree(world.server, bare)
+    shutil.rmtree(bare / "hooks", ignore_errors=True)
+    copy = tmp_path / "c"
+    clone(str(bare), copy)
+    world.release()
+    tip = head(world.server, "D118")
+    sidecar = f"meta/{world.leaf.replace('.txt', '.yaml')}"
+    run_git(copy / "D118", "rm", "-q", world.leaf)
+    commit(copy / "D118", sidecar, TOMBSTONE)
+    run_git(copy / "D118", "push", "-q")
+    report = sync(copy)
+    assert any("still serves" in place.detail for place in report.places)
+    assert found_below(copy) == []
+    assert tip != head(copy / "D118")
+
+
+def test_cli_clones_a_persona_and_syncs(world: World, cli: Callable[..., Done], tmp_path: Path) -> None:
+    done = cli("--home", world.home.path, "clone", PERSONA, tmp_path / "c", "--json", check=0).json()
+    assert [each["epoch"] for each in done["epochs"]] == ["D118", "D119"]
+    said = cli("--home", world.home.path, "clone", PERSONA, tmp_path / "c", check=0).text
+    assert "no epoch that was not there" in said
+    assert os.path.isdir(tmp_path / "c/D118/raw")
