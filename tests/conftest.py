@@ -18,6 +18,7 @@ import pytest
 from gitmem import Home, Memory
 from tests import hostile
 from tests.forge import forge, make_forge  # noqa: F401 - fixtures
+from tests.pushing import one_site, site  # noqa: F401 - fixtures
 
 PERSONA = "YM001/ZY001"
 START = datetime(2026, 5, 31, 11, 54, 47, tzinfo=timezone(timedelta(hours=8)))

@@ -271,7 +271,8 @@ class Forge:
             self.regenerate_hooks(folder)
         if self.layout == "v16" and stale:
             for name in HOOKS:
-                write_script(folder / "hooks" / name, _STALE)
+                text = _UPDATE_V15 if name == "update" else _DELEGATE_V15
+                write_script(folder / "hooks" / name, text % {"name": name})
                 write_script(folder / "hooks" / f"{name}.d" / "gitea", _STALE)
         return folder
 
