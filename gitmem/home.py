@@ -9,7 +9,8 @@ HOME/ym001/zy001.wiki.git  its human pages
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -18,7 +19,14 @@ from gitmem import host
 from gitmem import manifest as manifests
 from gitmem import settings as settings_module
 from gitmem.catalog import Catalog
-from gitmem.errors import ConflictError, NotFoundError, UnavailableError, UsageError
+from gitmem.errors import (
+    ConflictError,
+    GitmemError,
+    NotFoundError,
+    RefusedError,
+    UnavailableError,
+    UsageError,
+)
 from gitmem.local import FILE_NAME as STATE_FILE
 from gitmem.local import LocalState
 from gitmem.manifest import Manifest, alias_key, check_human
@@ -162,25 +170,66 @@ class Home:
 
     def create(self, manifest: Manifest) -> Memory:
         """Make the repository of a manifest; see `add_persona`."""
-        with host.locked(str(self.path / "gitmem.lock"), self.settings.lock_seconds):
-            self.check_free(manifest)
-            folder = self.path / f"{manifest.name.key}.git"
-            draft = folder.with_name(f".new-{folder.name}")
-            if draft.exists():
-                host.remove_tree(draft)
-            draft.parent.mkdir(mode=0o700, exist_ok=True)
-            repository = Repository.create(str(draft), self.settings.lock_seconds)
+
+        def fill(repository: Repository) -> None:
             who = Person("gitmem", "gitmem@localhost.invalid", self._clock())
-            name = manifest.name
             files = {
                 manifests.FILE_NAME: manifests.dump(manifest),
-                "README.md": _README.format(name=name, persona=manifest.persona).encode(),
+                "README.md": _README.format(name=manifest.name, persona=manifest.persona).encode(),
             }
-            repository.commit(MAIN, files, f"persona {name}\n", base=None, author=who, committer=who)
+            repository.commit(MAIN, files, f"persona {manifest.name}\n", base=None, author=who, committer=who)
+
+        with self._lock():
+            self.check_free(manifest)
+            self._make(manifest.name.key, fill)
+        return self.persona(manifest.name)
+
+    def take(self, name: str, fill: Callable[[Repository], None]) -> Memory:
+        """Make a persona of what `fill` brings into an empty repository: whole, or not at all.
+
+        Raises:
+            UsageError: a malformed name.
+            ConflictError: the persona, or one of its aliases, is taken.
+            RefusedError: it is another persona that came.
+        """
+        parsed = PersonaName.parse(name)
+
+        def checked(repository: Repository) -> None:
+            fill(repository)
+            data = repository.file(MAIN, manifests.FILE_NAME)
+            if data is None:
+                raise RefusedError(f"no persona {parsed} came: main has no {manifests.FILE_NAME}.")
+            manifest = manifests.parse(data, manifests.FILE_NAME)
+            if manifest.name.key != parsed.key:
+                raise RefusedError(f"the persona there is {manifest.name}, not {parsed}.")
+            self.check_free(manifest)
+
+        with self._lock():
+            self.check_free(Manifest(root=parsed.root, persona=parsed.persona))
+            self._make(parsed.key, checked)
+        return self.persona(parsed)
+
+    def _lock(self) -> AbstractContextManager[None]:
+        return host.locked(str(self.path / "gitmem.lock"), self.settings.lock_seconds)
+
+    def _make(self, key: str, fill: Callable[[Repository], None]) -> None:
+        """Make a repository beside its place, fill it, and give it its name."""
+        folder = self.path / f"{key}.git"
+        draft = folder.with_name(f".new-{folder.name}")
+        if draft.exists():
+            host.remove_tree(draft)
+        draft.parent.mkdir(mode=0o700, exist_ok=True)
+        try:
+            repository = Repository.create(str(draft), self.settings.lock_seconds)
+            fill(repository)
             repository.close()
             install.place(str(draft), host.interpreter())
             draft.rename(folder)
-        return self.persona(name)
+        except GitmemError:
+            host.remove_tree(draft)
+            if not host.list_folder(str(draft.parent)):
+                draft.parent.rmdir()
+            raise
 
     def check_free(self, manifest: Manifest) -> None:
         """Raise `ConflictError` if the persona, or one of its aliases, is taken."""

@@ -335,16 +335,17 @@ def last_count(names: Iterable[str]) -> int:
     return max((leaf_order(name)[1] for name in names), default=0)
 
 
-def make_name(second: str, label: str | None, count: int) -> str:
+def make_name(second: str, label: str | None, count: int, home: str | None = None) -> str:
     """The name gitmem gives to the `count`th leaf of a second.
 
     The first is the second and the label; a further one is counted, -0002, -0003 …, whatever its
-    label, so that names sort in the order in which the leaves came. A long label is cut short
-    where the count needs the room.
+    label, so that names sort in the order in which the leaves came. `home` is the label of a home
+    that syncs: with it two homes never give one name. A long label is cut short where the others
+    need the room.
     """
-    counter = f"{count:04d}" if count > 1 else ""
-    room = _LABEL_MAX - (len(counter) + 1 if counter else 0)
-    suffix = "-".join(part for part in ((label or "")[:room], counter) if part)
+    ending = [part for part in (home, f"{count:04d}" if count > 1 else "") if part]
+    room = _LABEL_MAX - sum(len(part) + 1 for part in ending)
+    suffix = "-".join(part for part in ((label or "")[:room], *ending) if part)
     return check_name("raw", f"{second}-{suffix}.txt" if suffix else f"{second}.txt")
 
 

@@ -96,6 +96,7 @@ class _Batch:
         self._epoch = epoch
         self._begun = False
         self._counts: dict[str, int] = {}
+        self._home = self._memory.repository.label
         self._named: dict[LeafName, bytes] = {}
         for entry in entries:
             self._one(entry)
@@ -144,7 +145,7 @@ class _Batch:
             names = [row.leaf.name for row in rows if row.epoch == self._epoch or row.state is State.RELEASED]
             self._counts[second] = last_count(names)
         self._counts[second] += 1
-        return LeafName("raw", make_name(second, entry.label, self._counts[second]))
+        return LeafName("raw", make_name(second, entry.label, self._counts[second], self._home))
 
     def _is_known_turn(self, entry: Entry) -> bool:
         assert entry.turn_id is not None

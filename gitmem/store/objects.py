@@ -189,7 +189,11 @@ class Stage:
     def edit(self, tree: Oid, changes: Mapping[str, Oid | None]) -> Oid:
         """The tree with files set to blobs, or removed where None. Emptied folders vanish."""
         return self._edit(
-            tree, {tuple(path.encode().split(b"/")): oid for path, oid in changes.items()}
+            tree,
+            {
+                tuple(path.encode("utf-8", "surrogateescape").split(b"/")): oid
+                for path, oid in changes.items()
+            },
         ) or self.put("tree", b"")
 
     def _edit(self, tree: Oid, changes: Mapping[tuple[bytes, ...], Oid | None]) -> Oid | None:

@@ -296,13 +296,21 @@ def reveal(pack: str, index: str, base: str, keep: bytes | None, announce: Calla
 
 
 def repack(
-    repository: str, ids: Iterable[Oid], keep: bytes | None, announce: Callable[[str], None]
+    repository: str,
+    ids: Iterable[Oid],
+    keep: bytes | None,
+    announce: Callable[[str], None],
+    *,
+    into: str | None = None,
 ) -> str | None:
-    """Let git write a pack of exactly these stored objects; its path without ending."""
+    """Let git write a pack of exactly these stored objects; its path without ending.
+
+    It stands in the folder `into`, by default among the repository's own.
+    """
     lines = b"".join(oid.hex().encode() + b"\n" for oid in sorted(ids))
     if not lines:
         return None
-    folder = f"{repository}/objects/pack"
+    folder = into or f"{repository}/objects/pack"
     draft = f"{folder}/{UNFINISHED[0]}{os.getpid()}_{os.urandom(4).hex()}"
     name = (
         host.git(repository, "-c", "pack.threads=1", "pack-objects", "-q", draft, data=lines).decode().strip()
