@@ -62,6 +62,16 @@ def _url(source: str) -> str:
         raise
 
 
+def sync_folder(folder: Path) -> None:
+    """`gitmem sync DIR`, where DIR is a working copy: bring it up to date and say what was done."""
+    from gitmem.clone import sync
+
+    report = sync(folder, token=token())
+    run.answer(report.as_dict(), lambda: tell_sync(report))
+    if report.stopped:
+        click.get_current_context().exit(_STOPPED)
+
+
 def tell_clone(report: CopyReport) -> None:
     """What a clone did, for a person."""
     added = [branch.name for branch in report.branches if branch.added]
@@ -81,11 +91,6 @@ def tell_sync(report: CopyReport) -> None:
     _tell_rest(report)
     if report.waiting:
         run.say(f"{_count(report.waiting, 'commit')} to push: git push in the folder of each.")
-
-
-def exit_code(report: CopyReport) -> int:
-    """Exit code of a command with this outcome."""
-    return _STOPPED if report.stopped else 0
 
 
 def _tell_rest(report: CopyReport) -> None:

@@ -18,7 +18,7 @@ from gitmem import host
 from gitmem.errors import NotFoundError, RefusedError, UnavailableError
 from gitmem.store.repository import Repository
 from gitmem.store.wire import split_url
-from gitmem.store.worktrees import Worktree, worktrees
+from gitmem.store.worktrees import Worktree, clear_drafts, worktrees
 
 ORIGIN = "origin"
 TRACKING = f"refs/remotes/{ORIGIN}/"
@@ -167,6 +167,7 @@ def _connect(gitdir: str, path: str, final: str) -> str:
 
 def reconnect(copy: WorkingCopy) -> None:
     """Put right what a moved DIR, or a killed `add_epoch`, left. Call under the repository's lock."""
+    clear_drafts(copy.gitdir)
     for name in host.list_folder(copy.gitdir):
         pid = name.removeprefix(UNFINISHED)
         if name.startswith(UNFINISHED) and not (pid.isdigit() and host.is_alive(int(pid))):

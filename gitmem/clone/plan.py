@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from gitmem.clone.carry import ClashError, between, carry
+from gitmem.clone.files import between, without_merges
 from gitmem.errors import CorruptError
 from gitmem.store.objects import Commit, Oid, Read, history
 from gitmem.store.purge import MESSAGE, Rewrite, Victims, find_victims
+from gitmem.sync.replay import Replay
 from gitmem.tracepath import LeafName
 
 
@@ -48,6 +49,8 @@ class Plan:
     waiting: int = 0
     local_releases: int = 0
     """Tombstones that are only here."""
+    notes: list[str] = field(default_factory=list)
+    """Sentences for a person."""
 
     @property
     def is_clean(self) -> bool:
@@ -186,12 +189,19 @@ def _target(plan: Plan, ours: Oid) -> Oid:
     mine = between(ours, theirs, read)
     if not mine:
         return theirs
-    if not between(theirs, ours, read):
+    newer = between(theirs, ours, read)
+    if not newer:
         return ours
-    try:
-        return carry(plan.rewrite.stage, mine, theirs)
-    except ClashError as clash:
+    stage = plan.rewrite.stage
+    outcome = Replay(stage, theirs, newer).run(without_merges(mine, stage))
+    if outcome.conflicts:
         raise StopError(
-            f"{clash.path} was changed here and on the other side in different ways",
+            " ".join(outcome.conflicts),
             f"In the folder {plan.name}: git pull --rebase, and choose what it shall be.",
-        ) from None
+        )
+    both = {**outcome.renamed, **outcome.dropped}
+    plan.notes = [
+        f"{plan.name}: {old} is {new} now: the other side has the name, or the turn."
+        for old, new in both.items()
+    ]
+    return outcome.tip

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from gitmem import host
-from gitmem.clone.carry import differences, find_file
+from gitmem.clone.files import differences, find_file
 from gitmem.clone.folder import TRACKING, WorkingCopy, open_copy, quoted, reconnect
 from gitmem.clone.plan import Plan, Roots, StopError, Tips, make_plan, victims_of
 from gitmem.clone.report import BranchReport, CopyReport
@@ -400,6 +400,7 @@ class Update:
 
     def _tell(self, plan: Plan) -> None:
         name = plan.name
+        self.report.notes += plan.notes
         if not plan.is_clean:
             what = f"it still serves released leaves of {name}: it has no hooks of gitmem"
             command = "gitmem hooks install REPOSITORY (there), then release once more"

@@ -108,8 +108,21 @@ def logs(folder: str) -> list[str]:
     found = []
     for place in _places(folder):
         for where, _, names in os.walk(f"{place}/logs"):
-            found += [f"{where}/{name}" for name in sorted(names) if not host.is_draft(name)]
+            found += [f"{where}/{name}" for name in sorted(names)]
     return found
+
+
+def clear_drafts(folder: str) -> None:
+    """Remove what a killed process left half written. Call under the repository's lock."""
+    for place in _places(folder):
+        inner = [where for top in ("logs", "refs", "info") for where, _, _ in os.walk(f"{place}/{top}")]
+        for where in (place, *inner):
+            for name in filter(host.is_draft, host.list_folder(where)):
+                host.remove(f"{where}/{name}")
+    for each in worktrees(folder):
+        for name in host.list_folder(each.folder) if each.is_there else []:
+            if name.startswith(".git.") and host.is_draft(name):
+                host.remove(f"{each.folder}/{name}")
 
 
 def _places(folder: str) -> list[str]:

@@ -1,4 +1,4 @@
-"""Recreating commits on another tip, one by one, as files: what `git pull --rebase` does."""
+"""Trees and histories compared file by file, modes included."""
 
 from __future__ import annotations
 
@@ -17,14 +17,6 @@ from gitmem.store.objects import (
     parse_tree,
 )
 from gitmem.store.worktrees import Change
-
-
-class ClashError(Exception):
-    """Both sides changed the same file in different ways."""
-
-    def __init__(self, path: bytes) -> None:
-        super().__init__(path)
-        self.path = path.decode("utf-8", "backslashreplace")
 
 
 def differences(old: Oid, new: Oid, read: Read, prefix: bytes = b"") -> dict[bytes, Change]:
@@ -69,45 +61,24 @@ def find_file(tree: Oid, path: bytes, read: Read) -> Entry | None:
     return None if _is_tree(entry) else entry
 
 
-def carry(stage: Stage, commits: Iterable[tuple[Oid, Commit]], onto: Oid) -> Oid:
-    """Recreate commits, parents first, on the commit `onto`; the new tip.
-
-    Author, dates and message stay. A commit that changes nothing there any more is left out.
-
-    Raises:
-        ClashError: a file was changed on both sides in different ways.
-    """
-    tip = onto
-    tree = Commit.parse(stage.data(onto)).tree
-    for _, commit in commits:
-        changes = _own_changes(commit, stage)
-        moved = {path: change for path, change in changes.items() if not _has(tree, path, change, stage)}
-        if changes and not moved:
-            continue
-        if not changes and len(commit.parents) != 1:  # a merge, or the root of an epoch made on both sides
-            continue
-        tree = put_files(stage, tree, {path: after for path, (_, after) in moved.items()})
-        headers = tuple(h for h in commit.headers if h.partition(b" ")[0] not in (b"gpgsig", b"mergetag"))
-        tip = stage.put("commit", Commit(tree, (tip,), headers, commit.message).format())
-    return tip
+def without_merges(commits: Iterable[tuple[Oid, Commit]], stage: Stage) -> list[tuple[Oid, Commit]]:
+    """The commits in a row: of a merge only what none of its parents had, if there is anything."""
+    found = []
+    for oid, commit in commits:
+        if len(commit.parents) < 2:
+            found.append((oid, commit))
+        elif changes := _own_changes(commit, stage):
+            first = commit.parents[0]
+            files = {path: after for path, (_, after) in changes.items()}
+            tree = put_files(stage, Commit.parse(stage.data(first)).tree, files)
+            found.append((oid, Commit(tree, (first,), commit.headers, commit.message)))
+    return found
 
 
 def _own_changes(commit: Commit, stage: Stage) -> dict[bytes, Change]:
-    """What a commit changed: of a merge, only what none of its parents had."""
-    bases = [Commit.parse(stage.data(parent)).tree for parent in commit.parents] or [EMPTY_TREE]
+    bases = [Commit.parse(stage.data(parent)).tree for parent in commit.parents]
     first, *others = (differences(base, commit.tree, stage.read) for base in bases)
     return {path: change for path, change in first.items() if all(path in other for other in others)}
-
-
-def _has(tree: Oid, path: bytes, change: Change, stage: Stage) -> bool:
-    """Whether a tree has a change already. Raises `ClashError` where it has another one."""
-    there = find_file(tree, path, stage.read)
-    before, after = change
-    if there == after:
-        return True
-    if there != before:
-        raise ClashError(path)
-    return False
 
 
 def put_files(stage: Stage, tree: Oid, files: dict[bytes, Entry | None]) -> Oid:

@@ -1,0 +1,48 @@
+"""docs/push.md: every example is run as it stands."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from pathlib import Path
+
+from tests.test_docs import examples, lonely_environment, read
+
+WHO = {
+    f"GIT_{role}_{key}": value
+    for role in ("AUTHOR", "COMMITTER")
+    for key, value in (
+        ("NAME", "冰朔"),
+        ("EMAIL", "bing@example.invalid"),
+        ("DATE", "2026-06-03T10:00:00+0800"),
+    )
+}
+
+
+def test_examples_print_what_the_page_says(tmp_path: Path) -> None:
+    environment = lonely_environment(tmp_path) | WHO
+    folder = tmp_path
+    shown = examples(read("docs/push.md"))
+    assert len(shown) > 25
+    for example in shown:
+        if example.command.startswith("export "):
+            name, _, value = example.command.removeprefix("export ").partition("=")
+            environment[name] = str(tmp_path / value)
+            continue
+        moved = re.search(r"(?:^|&& )cd (\S+)$", example.command)
+        script = 'gitmem() { "$PYTHON" -m gitmem "$@"; }\n' + example.command
+        done = subprocess.run(
+            ["sh", "-c", script],
+            cwd=folder,
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            timeout=60,
+            check=False,
+        )
+        said = re.sub(r" +$", "", done.stdout.decode("utf-8"), flags=re.MULTILINE)
+        assert re.fullmatch(example.pattern, said.rstrip("\n") + "\n" if said else "", re.DOTALL), (
+            f"$ {example.command}\n{said}\nthe page says:\n{example.output}"
+        )
+        if moved:
+            folder = (folder / moved[1]).resolve()
