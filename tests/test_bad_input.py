@@ -35,6 +35,7 @@ from gitmem.doctor import check_home
 from gitmem.export import export
 from gitmem.importers.stored import init_from
 from gitmem.maintain import maintain
+from gitmem.receive.install import uninstall
 from gitmem.store.pack import loose_path
 from gitmem.tracepath import parse_hnl
 from tests.conftest import PERSONA, Done, FakeClock, run_git
@@ -715,7 +716,8 @@ ODD_NAMES = (
 
 
 def push_files(memory: Memory, epoch: str, files: dict[str, bytes]) -> None:
-    """Add files to an epoch as a plain git push would: any name, no rule."""
+    """Add files to an epoch as a plain git push would where no hook is: any name, no rule."""
+    uninstall(memory.repository.folder)
     clone = Path(memory.repository.folder).parent.parent.parent / "clone"
     if not clone.exists():
         run_git(clone.parent, "clone", "-q", memory.repository.folder, str(clone))

@@ -17,6 +17,7 @@ import pytest
 from gitmem import ConflictError, Home, Memory, Reach, RefusedError
 from gitmem.doctor import check_home
 from gitmem.maintain import maintain
+from gitmem.receive.install import uninstall
 from gitmem.store import erase
 from tests.conftest import PERSONA, Done, run_git
 
@@ -534,6 +535,8 @@ def test_many_changes_are_one_commit(begun: Memory) -> None:
 
 
 def push_one(memory: Memory, clone: Path, name: str, text: str) -> None:
+    """Push where no hook is: a hook would wait for an open transaction."""
+    uninstall(memory.repository.folder)
     if not clone.exists():
         run_git(clone.parent, "clone", "-q", "-b", "D1", memory.repository.folder, str(clone))
     (clone / "raw").mkdir(exist_ok=True)
@@ -556,6 +559,24 @@ def test_push_in_the_middle_of_a_transaction(begun: Memory, tmp_path: Path) -> N
     assert mine.commit == tip
     assert run_git(begun.repository.folder, "log", "-1", "--format=%s", "D1^").strip() == b"by hand"
     check_fsck(begun)
+
+
+def test_a_checked_push_waits_for_an_open_transaction(begun: Memory, tmp_path: Path) -> None:
+    clone = tmp_path / "clone"
+    run_git(tmp_path, "clone", "-q", "-b", "D1", begun.repository.folder, str(clone))
+    (clone / "raw").mkdir(exist_ok=True)
+    (clone / "raw/20260531-130000.txt").write_text("推来的", "utf-8")
+    run_git(clone, "add", "-A")
+    run_git(clone, "commit", "-q", "-m", "by hand")
+    with begun.transaction("D1") as tx:
+        mine = tx.write("我的", at="2026-05-31T12:00:00")
+        push = subprocess.Popen(["git", "-C", str(clone), "push", "-q"], stderr=subprocess.PIPE)
+        with pytest.raises(subprocess.TimeoutExpired):
+            push.wait(1)
+    said = push.communicate(timeout=60)[1].decode()
+    assert push.returncode == 1
+    assert "history.stale" in said
+    assert begun.trace(mine.trace_path).content == "我的"
 
 
 def test_push_that_takes_the_name(begun: Memory, tmp_path: Path) -> None:

@@ -152,7 +152,10 @@ def test_nothing_changes(
     assert facts(tmp_path / "wild" / "home") == facts(tmp_path / "calm" / "home")
     assert not (hermetic / "hook-ran").exists(), "a hook of the user ran"
     repository = tmp_path / "wild/home/ym001/zy001.git"
-    assert not (repository / "hooks" / "pre-receive").exists()
+    assert {hook.name for hook in (repository / "hooks").iterdir()} <= {
+        "pre-receive", "post-receive", "pre-receive.d", "post-receive.d", "README.sample"
+    }  # fmt: skip
+    assert "gitmem" in (repository / "hooks" / "pre-receive").read_text("utf-8")
     description = repository / "description"
     assert not description.exists() or "template" not in description.read_text("utf-8")
     assert variant != "astray" or list((hermetic / "empty").iterdir()) == []
