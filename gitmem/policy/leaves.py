@@ -134,13 +134,16 @@ def _check_move(leaf: LeafName, old: _Standing, new: _Standing, *, joined: bool)
     assert new.state is not None
     if leaf.kind == "hldp" and new.state is State.WITHERED:
         yield Violation("leaf.move", leaf.path, "a record does not wither.")
+    forgets = new.sidecar.forgotten and not old.sidecar.forgotten
+    # One home archived it, another forgot its original: the blur is shown once, then archived.
+    joins_archived = forgets and old.state is State.ARCHIVED and new.state is State.WITHERED
     if old.state is None:
         if new.state in (State.WITHERED, State.ARCHIVED) and not joined:
             what = f"it is {new.state} from the start; its text must be in a commit before that."
             yield Violation("leaf.move", leaf.path, what)
-    elif old.state is not new.state and not is_legal(old.state, new.state):
+    elif old.state is not new.state and not is_legal(old.state, new.state) and not joins_archived:
         yield Violation("leaf.move", leaf.path, f"a leaf that is {old.state} cannot become {new.state}.")
-    if new.sidecar.forgotten and not old.sidecar.forgotten and new.state is State.ARCHIVED and not joined:
+    if forgets and new.state is State.ARCHIVED and not joined:
         yield Violation("leaf.move", leaf.path, "an original is forgotten by wither, not by archive.")
     if old.sidecar.forgotten and new.state is not State.RELEASED:
         kept = (new.sidecar.forgotten, new.sidecar.blur) == (True, old.sidecar.blur)

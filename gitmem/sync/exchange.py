@@ -90,6 +90,7 @@ class Exchange:
             if note not in self._report.branch(name).notes:
                 self._report.branch(name).notes.append(note)
             del there[name]
+        self._forget_raw({name for name, oid in self._raw.items() if there.get(name) != oid})
         moved = self._moved(there)
         if not moved:
             return True
@@ -236,6 +237,13 @@ class Exchange:
         if plan.released:
             self._report.places += outcome.places
         self._report.branch(plan.branch).notes += outcome.notes
+
+    def _forget_raw(self, names: set[str]) -> None:
+        """These branches have moved there: what they hold must be looked at again."""
+        if names and not self._report.dry_run:
+            self._raw = {name: oid for name, oid in self._raw.items() if name not in names}
+            with self._repository.locked():
+                remotes.save_seen(self._repository, self._remote.name, self._raw)
 
     def _note_raw(self, made: list[Plan]) -> None:
         for plan in made:

@@ -81,7 +81,8 @@ def join_leaf(base: Side, ours: Side, theirs: Side, *, ours_later: bool) -> Side
     shown = lead.shown
     rid = next((side for side in (theirs, ours) if side.parsed.forgotten), None)
     if rid is not None:
-        joined, shown = _forget(joined, shown, rid)
+        blur = theirs.shown if theirs.state is State.WITHERED else bytes.fromhex(rid.parsed.blur or "")
+        joined, shown = _forget(joined, blur or shown, rid.parsed)
     return Side(shown, sidecars.dump(joined))
 
 
@@ -89,8 +90,9 @@ def _leading(base: Side, ours: Side, theirs: Side, *, ours_later: bool) -> Side:
     """The side whose state counts."""
     mine, its = ours.state or State.ACTIVE, theirs.state or State.ACTIVE
     if mine is its:
-        first = _changed_alone(_bundle(base), _bundle(ours), _bundle(theirs))
-        ours_first = ours_later if first is None else first
+        # What both made of it apart from each other stays as it is there: a blur is made once.
+        alone = _changed_alone(_bundle(base), _bundle(ours), _bundle(theirs))
+        ours_first = (ours_later and mine is State.ACTIVE) if alone is None else alone
     elif mine is base.state:
         ours_first = False
     elif its is base.state:
@@ -112,24 +114,21 @@ def _bundle(side: Side) -> tuple[object, ...]:
     return (side.shown, *(getattr(parsed, name) for name in sorted(_OF_STATE)))
 
 
-def _forget(joined: Sidecar, shown: Oid | None, rid: Side) -> tuple[Sidecar, Oid | None]:
+def _forget(joined: Sidecar, blur: Oid | None, rid: Sidecar) -> tuple[Sidecar, Oid | None]:
     """What one side forgot, nobody has any more; the leaf can then not be active."""
-    blur = rid.parsed.blur
     state = State.ARCHIVED if joined.state is State.ARCHIVED else State.WITHERED
-    summary = joined.summary if joined.summary_by != "extract" else rid.parsed.summary
+    quoted = joined.summary_by == "extract"  # of the original
     joined = replace(
         joined,
         state=state,
         forgotten=True,
         blob=None,
-        blur=blur,
-        summary=summary,
-        summary_by=joined.summary_by if summary is not None else None,
-        withered_at=joined.withered_at or rid.parsed.withered_at,
+        blur=None if blur is None else blur.hex(),
+        summary=rid.summary if quoted else joined.summary,
+        summary_by=rid.summary_by if quoted else joined.summary_by,
+        withered_at=joined.withered_at or rid.withered_at,
     )
-    if state is State.ARCHIVED:
-        return joined, None
-    return joined, bytes.fromhex(blur) if blur else shown
+    return joined, None if state is State.ARCHIVED else blur
 
 
 def _fields(base: Sidecar, ours: Sidecar, theirs: Sidecar, *, ours_later: bool) -> Sidecar:

@@ -11,10 +11,12 @@ from dataclasses import dataclass, field
 
 from gitmem import sidecar as sidecars
 from gitmem.errors import GitmemError
+from gitmem.states import State
 from gitmem.store.objects import Commit, Oid, Read, Stage, history
 from gitmem.store.purge import Rewrite, Victims, find_victims
 from gitmem.store.repository import MAIN
 from gitmem.sync import replay
+from gitmem.sync.join import Side
 from gitmem.sync.replay import Outcome, Replay
 from gitmem.tracepath import LeafName
 
@@ -85,6 +87,8 @@ def make(branch: str, tips: Tips, read: Read) -> Plan:
     start = [tip for tip in (tips.theirs, tips.ours) if tip is not None]
     found = [Victims() if branch == MAIN else find_victims(read, tip) for tip in start]
     victims = _both(found)
+    if tips.ours is not None and tips.theirs is not None:
+        victims = _with_their_blurs(victims, tips.theirs, read)
     rewrite = Rewrite(read, victims)
     plan = Plan(branch, tips, rewrite.stage)
     known = [*start, tips.seen] if tips.seen is not None else start
@@ -113,6 +117,25 @@ def _both(found: Sequence[Victims]) -> Victims:
     """What either side released or forgot; theirs, which comes first, says which blur stays."""
     forgotten = {leaf: blur for victims in reversed(found) for leaf, blur in victims.forgotten.items()}
     return Victims(frozenset().union(*(victims.released for victims in found)), forgotten)
+
+
+def _with_their_blurs(victims: Victims, theirs: Oid, read: Read) -> Victims:
+    """Where theirs shows a blur of what ours forgot, that blur stays."""
+    stage = Stage(read)
+    tree = Commit.parse(read(theirs)[1]).tree
+    blurs = dict(victims.forgotten)
+    for leaf in blurs:
+        side = replay.side_of(stage, tree, leaf)
+        if side.shown is not None and _state(side) is State.WITHERED:
+            blurs[leaf] = side.shown
+    return Victims(victims.released, blurs)
+
+
+def _state(side: Side) -> State | None:
+    try:
+        return side.state
+    except GitmemError:
+        return None
 
 
 def _meet(plan: Plan, ours: Oid | None, seen: Oid | None, rewrite: Rewrite, victims: Victims) -> None:

@@ -70,6 +70,8 @@ class Replay:
         self._texts: dict[bytes, bytes] = {}
         """Ids of records that got another id inside: old to new, in hexadecimal."""
         self._turns: dict[Turn, LeafName] | None = None
+        self._then: dict[str, Oid | None] = {}
+        """Files of a second commit: what cannot be done in one."""
 
     def run(self, ours: Iterable[tuple[Oid, Commit]]) -> Outcome:
         """Recreate commits, oldest first. An empty root is left out, and what changes nothing any more."""
@@ -92,8 +94,14 @@ class Replay:
         after = self._joined(base, commit, before)
         if after == before and base != commit.tree:
             return
-        headers = tuple(h for h in commit.headers if h.partition(b" ")[0] not in _SIGNATURES)
-        made = Commit(after, (self.outcome.tip,), headers, commit.message)
+        self._commit_tree(after, commit)
+        if self._then:
+            edits, self._then = self._then, {}
+            self._commit_tree(self._stage.edit(after, edits), commit)
+
+    def _commit_tree(self, tree: Oid, like: Commit) -> None:
+        headers = tuple(h for h in like.headers if h.partition(b" ")[0] not in _SIGNATURES)
+        made = Commit(tree, (self.outcome.tip,), headers, like.message)
         self.outcome.tip = self._stage.put("commit", made.format())
         self.outcome.made.append(self.outcome.tip)
 
@@ -128,7 +136,10 @@ class Replay:
         except GitmemError as fault:
             self._conflict(f"{leaf.path}: theirs is kept, because {fault.message}")
             return
-        self._set(target, theirs, joined, edits)
+        shown_once = _shown_once(theirs, joined)
+        if shown_once is not None:
+            self._set(target, shown_once, joined, self._then)
+        self._set(target, theirs, shown_once or joined, edits)
 
     def _mine(self, side: Side) -> Side:
         """A side of ours with ids of texts as they are now."""
@@ -277,6 +288,20 @@ class Replay:
     def _conflict(self, sentence: str) -> None:
         if sentence not in self.outcome.conflicts:
             self.outcome.conflicts.append(sentence)
+
+
+def _shown_once(theirs: Side, joined: Side) -> Side | None:
+    """The leaf as withered, where theirs archived it and ours forgot its original.
+
+    Its blur must stand in a commit before it is archived, or the other side never gets it.
+    """
+    new = joined.parsed
+    if joined.is_tombstone or not new.forgotten or new.state is not State.ARCHIVED or new.blur is None:
+        return None
+    old = theirs.parsed
+    if old.forgotten or old.state is not State.ARCHIVED:
+        return None
+    return Side(bytes.fromhex(new.blur), sidecars.dump(replace(new, state=State.WITHERED, archived_at=None)))
 
 
 def _turn(data: bytes | None) -> Turn | None:
