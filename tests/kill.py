@@ -36,6 +36,7 @@ from gitmem.clone import sync as sync_copy
 from gitmem.importers import entries, turns
 from gitmem.importers.report import ImportReport
 from gitmem.maintain import maintain
+from gitmem.receive.hook import post_receive
 
 PERSONA = "YM001/ZY001"
 NOW = datetime.fromisoformat("2026-06-10T09:00:00+08:00")
@@ -127,6 +128,8 @@ DEEDS: dict[str, Callable[[Memory, Any], Any]] = {
 def _do(home: Path, deed: str, value: Any) -> Any:
     if deed == "init":
         return _init(home, value)
+    if deed == "post_receive":
+        return post_receive(str(home / "ym001/zy001.git"), [line.encode() for line in value])
     with Home(home, clock=lambda: NOW) as opened:
         return DEEDS[deed](opened.persona(PERSONA), value)
 
