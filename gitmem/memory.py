@@ -17,7 +17,7 @@ from gitmem import manifest as manifests
 from gitmem.catalog import Catalog, Row
 from gitmem.checks import check_keep
 from gitmem.errors import ConflictError, NotFoundError, RefusedError, UnavailableError, UsageError
-from gitmem.leaves import MODES, Draft, Mode, Retrieval, archived_blob, look
+from gitmem.leaves import MODES, Mode, Retrieval, archived_blob, look
 from gitmem.lists import Epoch, HistoryEntry, Page, TimelineEntry, leaf_history, timeline_entry
 from gitmem.local import LocalState
 from gitmem.manifest import Manifest
@@ -61,6 +61,8 @@ class Memory:
         self._local = local
         self._clock = clock
         self._settings = settings
+        self.limits = Limits(max_bytes=settings.max_leaf_bytes, secrets=settings.secrets)
+        """What the receive policy allows the library's own writes."""
         self._manifest_memo: tuple[Oid, Manifest] | None = None
         self.name = self.manifest.name
         self.key = self.name.key
@@ -574,21 +576,6 @@ class Memory:
             raise RefusedError(f"{self.path(row.epoch, leaf)} was released; its name never returns.")
         if self.catalog.find(self.key, epoch, leaf) is not None:
             raise ConflictError(f"{self.path(epoch, leaf)} exists already.", hint="Choose another id.")
-
-    def check_policy(self, epoch: str, draft: Draft) -> None:
-        """Raise `RefusedError` if the changes of a transaction would break a rule that a push must keep."""
-
-        def released(leaf: LeafName) -> str | None:
-            row = self.catalog.released(self.key, leaf)
-            return row.epoch if row is not None and row.epoch != epoch else None
-
-        limits = Limits(max_bytes=self._settings.max_leaf_bytes, secrets=self._settings.secrets)
-        broken = [found for found in draft.violations(limits, released) if not found.warning]
-        if broken:
-            first = broken[0]
-            more = f" (and {len(broken) - 1} more)" if len(broken) > 1 else ""
-            message = f"{epoch}/{first.path}: {first.what} ({first.rule}){more} Nothing was changed."
-            raise RefusedError(message, hint=first.remedy)
 
     def find_turn(self, turn_id: str, role: str | None) -> Leaf | None:
         """The leaf that a turn and role were written to, tombstones included."""

@@ -123,7 +123,7 @@ class Transaction:
         if not draft.touched:
             return
         memory = self._memory
-        memory.check_policy(self.epoch, draft)
+        self._check_policy()
         base = self._base or memory.ensure_epoch(self.epoch)
         if any(verb == "release" or self._forgets(verb, leaf) for verb, leaf in draft.touched):
             erase.begin(memory.repository, self.epoch)
@@ -139,6 +139,20 @@ class Transaction:
             if leaf.created:
                 leaf.commit = commit.hex()
         memory.advance(self.epoch, base, {leaf for _, leaf in draft.touched})
+
+    def _check_policy(self) -> None:
+        """Raise `RefusedError` if the changes would break a rule that a push must keep."""
+
+        def released(leaf: LeafName) -> str | None:
+            row = self._memory.catalog.released(self._memory.key, leaf)
+            return row.epoch if row is not None and row.epoch != self.epoch else None
+
+        found = self._draft.violations(self._memory.limits, released)
+        broken = [violation for violation in found if not violation.warning]
+        if broken:
+            more = f" ({len(broken) - 1} more)" if len(broken) > 1 else ""
+            message = f"{self.epoch}/{broken[0].path}: {broken[0].rule}: {broken[0].what}{more}"
+            raise RefusedError(message, hint=broken[0].remedy)
 
     def _forgets(self, verb: str, leaf: LeafName) -> bool:
         sidecar = self._draft.standing(leaf).sidecar

@@ -164,19 +164,16 @@ def _check_bytes(
             yield Violation("leaf.blob", leaf.sidecar, "it does not name the text that was there.")
     if new.sidecar.forgotten and new.sidecar.blob:
         yield Violation("leaf.forgotten", leaf.sidecar, "it is forgotten, and still names the original.")
-    if new.state is State.WITHERED and new.text is not None and new.text != old.text:
-        if old.state is State.WITHERED and not joined:
+    if new.state is State.WITHERED and new.text is not None:
+        if old.state is State.WITHERED and new.text != old.text and not joined:
             yield Violation("leaf.changed", leaf.path, "its blur is not what it was.")
-        elif (
-            old.state is State.ACTIVE
-            and old.text
-            and not is_blur(_text(read(old.text)), _text(read(new.text)))
-        ):
+        elif old.state is State.ACTIVE and old.text and not _is_blur(old.text, new.text, read):
             yield Violation("leaf.blur", leaf.path, "it holds more than the original says, or all of it.")
     forgotten = new.state is State.WITHERED and new.sidecar.forgotten
     if forgotten and new.text is not None and new.sidecar.blur != new.text.hex():
         yield Violation("leaf.blob", leaf.sidecar, "blur is not the blob of the text in the branch.")
 
 
-def _text(data: bytes) -> str:
-    return data.decode("utf-8", "surrogateescape")
+def _is_blur(text: Oid, blur: Oid, read: ReadBlob) -> bool:
+    sharp, blurred = (read(oid).decode("utf-8", "surrogateescape") for oid in (text, blur))
+    return is_blur(sharp, blurred)

@@ -104,8 +104,11 @@ def _examine_branches(push: Push, updates: Sequence[Update], result: Examination
     for update in updates:
         chain = chains[update.ref]
         found = [*_check_history(push, update, chain, chains, purged)]
-        if not found:
-            found = [*_check_content(push, update, chain, released, result)]
+        try:
+            if not found:
+                found = [*_check_content(push, update, chain, released, result)]
+        except CorruptError as fault:
+            found = [Violation("history.damaged", "", fault.message)]
         result.violations += [
             violation.at(update.ref, bytes.fromhex(violation.commit) if violation.commit else None)
             for violation in found
