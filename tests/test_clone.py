@@ -383,6 +383,127 @@ def test_forgotten_original_leaves_the_clone(world: World) -> None:
     assert not [w for w, data in raw_files(world.copy) if any(run in data for run in runs)]
 
 
+def test_packed_clone_with_a_commit_graph(world: World) -> None:
+    run_git(world.epoch, "tag", "light")
+    run_git(world.epoch, "stash", ok=(0, 1))
+    run_git(world.copy, "gc", "-q")
+    run_git(world.copy, "commit-graph", "write", "--reachable")
+    run_git(world.copy, "multi-pack-index", "write")
+    world.release()
+    assert world.sync().complete
+    world.assert_gone()
+
+
+def test_folder_that_was_deleted_is_purged_all_the_same(world: World) -> None:
+    (world.epoch / world.leaf).write_text(SECRET + "!", "utf-8")
+    run_git(world.epoch, "add", world.leaf)
+    shutil.rmtree(world.epoch)
+    world.release()
+    assert world.sync().complete
+    assert found_below(world.copy) == []
+    assert not world.epoch.exists()
+    run_git(world.copy, "fsck", "--full", "--strict", "--no-dangling")
+
+
+def test_odd_names_of_other_files_survive(world: World) -> None:
+    odd = ["小伴 🌙.txt", "new\nline", "quote\"'s", "NFD e\u0301", "-dash", " lead"]
+    for name in odd:
+        (world.epoch / name).write_text(name, "utf-8")
+        run_git(world.epoch, "add", "--", name)
+        (world.epoch / "raw" / name).write_text(name, "utf-8")
+    before = run_git(world.epoch, "status", "--porcelain", "-z")
+    world.release()
+    world.memory.write("那里的。", epoch="D118", at="2026-06-03T08:00:00+08:00")
+    assert world.sync().complete
+    assert run_git(world.epoch, "status", "--porcelain", "-z") == before
+    assert found_below(world.copy) == []
+
+
+def test_index_in_use_stops_that_epoch_alone(world: World) -> None:
+    lock = world.copy / ".git/worktrees/D118/index.lock"
+    lock.touch()
+    world.release()
+    world.memory.write("别处。", epoch="D119", at="2026-06-03T08:00:00+08:00")
+    report = world.sync()
+    stopped = {branch.name: branch.stopped for branch in report.branches}
+    assert "index.lock" in stopped["D118"]
+    assert stopped["D119"] == ""
+    lock.unlink()
+    assert world.sync().complete
+    world.assert_gone()
+
+
+def test_main_follows(world: World) -> None:
+    world.memory.start_epoch("D121")
+    assert world.sync().complete
+    assert "epoch: D121" in (world.copy / "gitmem.yaml").read_text()
+    assert status(world.copy) == ""
+
+
+def test_stale_clone_is_refused_and_has_a_way_out(world: World) -> None:
+    run_git(world.epoch, "rm", "-q", world.leaf)
+    commit(world.epoch, NEW, SECRET)
+    world.release()
+    refused = subprocess.run(["git", "-C", world.epoch, "push"], capture_output=True, check=False)
+    assert refused.returncode
+    run_git(world.epoch, "push", "-q", "--force", ok=(1,))
+    run_git(world.epoch, "push", "-q", "origin", "HEAD:refs/heads/D999", ok=(1,))
+    assert not found_below(world.server)
+
+
+def test_two_releases_one_after_the_other(world: World) -> None:
+    world.release()
+    assert world.sync().complete
+    world.memory.release(world.twin)
+    report = world.sync()
+    assert [branch.released for branch in report.branches] == [["/".join(world.twin.split("/")[3:])]]
+    assert found_below(world.copy) == found_below(world.copy, TWIN) == []
+
+
+def test_file_that_an_editor_saved_again_is_told_of(world: World) -> None:
+    (world.epoch / f"{world.leaf}~").write_text(SECRET, "utf-8")
+    world.release()
+    report = world.sync()
+    assert [place.name for place in report.places if not place.name.startswith("git")] == [
+        str(world.epoch / f"{world.leaf}~")
+    ]
+    assert not report.complete
+
+
+def test_new_branch_of_ones_own_waits(world: World) -> None:
+    run_git(world.epoch, "switch", "-q", "--orphan", "D130")
+    commit(world.epoch, NEW, "新纪元。")
+    assert [(branch.name, branch.waiting) for branch in world.sync().branches] == [("D130", 1)]
+    run_git(world.epoch, "push", "-q")
+    assert world.memory.trace(f"{PERSONA}/D130/{NEW}").found
+    assert world.sync().waiting == 0
+
+
+def test_merge_of_theirs_is_put_in_a_row(world: World) -> None:
+    commit(world.epoch, NEW, "这里的。")
+    world.memory.write("那里的。", epoch="D118", at="2026-06-03T08:00:00+08:00")
+    run_git(world.epoch, "pull", "-q", "--no-rebase", "--no-edit")
+    world.memory.write("又一句。", epoch="D118", at="2026-06-04T08:00:00+08:00")
+    world.release()
+    assert world.sync().complete
+    world.assert_gone()
+    assert run_git(world.epoch, "log", "--merges", "origin/D118..") == b""
+    run_git(world.epoch, "push", "-q")
+
+
+def test_history_rewritten_on_the_other_side_stops(world: World) -> None:
+    commit(world.epoch, NEW, "推送过的。")
+    run_git(world.epoch, "push", "-q")
+    run_git(world.server, "update-ref", "refs/heads/D118", "D118~2")
+    tree = run_git(world.server, "rev-parse", "D118^{tree}").decode().strip()
+    forged = run_git(world.server, "commit-tree", tree, "-p", "D118", "-m", "forged").decode().strip()
+    run_git(world.server, "update-ref", "refs/heads/D118", forged)
+    before = head(world.epoch)
+    report = world.sync()
+    assert "rewritten" in report.branches[0].stopped
+    assert head(world.epoch) == before == head(world.epoch, "origin/D118")
+
+
 @pytest.mark.parametrize("kind", ["--depth=1", "--filter=blob:none"])
 def test_shallow_and_partial_clones_are_refused(world: World, tmp_path: Path, kind: str) -> None:
     run_git(world.server, "config", "uploadpack.allowFilter", "true")

@@ -29,7 +29,7 @@ from gitmem.store.purge import Victims
 from gitmem.store.refs import HEADS, StaleRefError
 from gitmem.store.repository import MAIN, Repository
 from gitmem.store.wire import Incoming, Wire
-from gitmem.store.worktrees import Checkout, Worktree
+from gitmem.store.worktrees import BusyError, Checkout, Worktree
 from gitmem.tracepath import check_epoch, natural_order
 
 DONE = "gitmem.released"
@@ -211,10 +211,13 @@ class Update:
         self._move(plan)
         if plan.mapped:
             worktrees.map_ids(self.copy.gitdir, plan.mapped, plan.hushed)
+        new = self._new(plan)
         if purging:
             report.released = self._purge(plan)
         elif plan.tracking is not None:
             self._note_done(plan)
+        if plan.victims:
+            self.report.places += self._leftovers(plan, new)
         self._tell(plan)
         if report.is_news:
             self.report.branches.append(report)
@@ -263,10 +266,8 @@ class Update:
         read = plan.rewrite.stage.read
         before, after = (git.Commit.parse(read(tip)[1]).tree for tip in (old, new))
         new_leaves = set(self._new(plan))
-        paths = [leaf.path for leaf in plan.victims.released]
         both = (*plan.victims.released, *plan.victims.forgotten)
-        fresh = [leaf for leaf in both if leaf.path in new_leaves]
-        paths += [path for leaf in fresh for path in (leaf.path, leaf.sidecar)]
+        paths = [path for leaf in both if leaf.path in new_leaves for path in (leaf.path, leaf.sidecar)]
         victims = {
             path: (find_file(before, path, read), find_file(after, path, read))
             for path in map(os.fsencode, dict.fromkeys(paths))
@@ -276,7 +277,11 @@ class Update:
     def _check_free(self, plan: Plan, checkout: Checkout) -> None:
         if command := worktrees.in_progress(checkout.worktree):
             raise _unfinished(checkout.worktree, command)
-        if taken := checkout.in_the_way():
+        try:
+            taken = checkout.in_the_way()
+        except BusyError as fault:
+            raise StopError(fault.message, fault.hint) from None
+        if taken:
             names = [path.decode("utf-8", "backslashreplace") for path in taken]
             shown = ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
             raise StopError(
@@ -371,7 +376,6 @@ class Update:
         self.report.notes += outcome.notes
         if plan.mapped or outcome.deleted or not gone:
             self.report.places += places
-        self.report.places += self._leftovers(plan, new)
         if gone:
             self._note_done(plan)
         return new if plan.mapped or outcome.deleted else []
@@ -389,14 +393,20 @@ class Update:
         return place
 
     def _leftovers(self, plan: Plan, new: Iterable[str]) -> list[Place]:
+        """Files that may hold a released text and may as well be a person's own: they are not touched."""
         names = [path.partition("/")[2] for path in new]
         found = []
         for each in self.copy.worktrees():
             if each.branch == HEADS + plan.name:
-                for path in worktrees.leftovers(each, names):
-                    what = "it is called like a released leaf, and may hold its text"
-                    found.append(Place(path, Reach.UNREACHED, what, quoted("rm", path)))
+                paths = [*worktrees.leftovers(each, names), *self._returned(plan, each)]
+                what = "it is called like a released leaf, and may hold its text"
+                found += [Place(path, Reach.UNREACHED, what, quoted("rm", path)) for path in paths]
         return found
+
+    def _returned(self, plan: Plan, worktree: Worktree) -> list[str]:
+        """Files under the names of released leaves: an editor may have saved one again."""
+        paths = [f"{worktree.folder}/{leaf.path}" for leaf in plan.victims.released]
+        return sorted(path for path in paths if os.path.lexists(path))
 
     def _tell(self, plan: Plan) -> None:
         name = plan.name

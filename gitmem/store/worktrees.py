@@ -7,6 +7,7 @@ a clone maps the first, empties the second and removes the third.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -38,6 +39,10 @@ _MESSAGES = (
 _COPIES = ("rr-cache", "lost-found")
 """Folders in which git keeps contents of files: remembered conflicts, and what fsck found."""
 _QUOTES_NOTHING = (b"checkout", b"reset", b"branch", b"clone")
+
+
+class BusyError(UnavailableError):
+    """Another git command is at work in a worktree."""
 
 
 class Staged(NamedTuple):
@@ -298,7 +303,13 @@ class Checkout:
         return {entry.oid for entry in index(self.worktree) if entry.path in self.victims} - kept
 
     def in_the_way(self) -> list[bytes]:
-        """Files with other, uncommitted work that the new commit changes as well. Changes nothing."""
+        """Files with other, uncommitted work that the new commit changes as well. Changes nothing.
+
+        Raises:
+            BusyError: another git command holds the index.
+        """
+        if os.path.exists(f"{self.worktree.gitdir}/index.lock"):
+            raise _locked(self.worktree)
         staged = {entry.path: entry for entry in index(self.worktree)}
         unmerged = {path for path, entry in staged.items() if entry.stage != b"0"}
         dirty = self._dirty()
@@ -317,11 +328,8 @@ class Checkout:
 
     def _refresh(self) -> None:
         if os.path.exists(f"{self.worktree.gitdir}/index"):
-            try:
+            with contextlib.suppress(CorruptError):  # it says so where files are not up to date
                 self.worktree.git("update-index", "-q", "--refresh")
-            except CorruptError as fault:
-                if "index.lock" in fault.message:
-                    raise _locked(self.worktree) from None
 
     def _is_taken(self, path: bytes, change: Change, entry: Staged | None, is_dirty: bool) -> bool:  # noqa: FBT001
         before, after = change
@@ -339,7 +347,7 @@ class Checkout:
         """Let index and files follow from the old commit to the new one; other work stays.
 
         Raises:
-            UnavailableError: another git command holds the index.
+            BusyError: another git command holds the index.
             ConflictError: a file stands in the way after all.
         """
         if not os.path.exists(f"{self.worktree.gitdir}/index"):
@@ -410,9 +418,9 @@ def _hash_of(path: str) -> Oid | None:
     return _ZERO if data is None else git.hash_object("blob", data)
 
 
-def _locked(worktree: Worktree) -> UnavailableError:
+def _locked(worktree: Worktree) -> BusyError:
     lock = f"{worktree.gitdir}/index.lock"
-    return UnavailableError(
+    return BusyError(
         f"another git command is at work in {worktree.folder} ({lock}).",
         hint="Wait for it to end. If none is running, remove that file.",
     )
