@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -16,6 +17,7 @@ from gitmem.leaves import look
 from gitmem.maintain import sweep
 from gitmem.memory import Memory
 from gitmem.places import wiki_folder
+from gitmem.receive import install
 from gitmem.states import State
 from gitmem.store import erase, pack, verify
 from gitmem.store import objects as git
@@ -74,7 +76,7 @@ def _local_state(home: Home) -> Iterator[Finding]:
 def check_memory(memory: Memory, *, fix: bool = False) -> list[Finding]:
     """Check one persona's repository, its sidecars and tombstones, and its wiki."""
     repository = memory.repository
-    found = [*_leavings(repository, fix=fix), *_locks(repository)]
+    found = [*_leavings(repository, fix=fix), *_locks(repository), *_hooks(repository, fix=fix)]
     try:
         found += _connectivity(repository)
         if not any(finding.check == "git" for finding in found):
@@ -141,6 +143,22 @@ def _locks(repository: Repository) -> Iterator[Finding]:
         path = f"{repository.objects}/{name}"
         if name.startswith(("tmp_objdir", "incoming")) and host.age_or_zero(path) > _OLD:
             yield Finding("temporary", path, "data of a push that never ended", remedy=f"rm -r '{path}'")
+
+
+def _hooks(repository: Repository, *, fix: bool) -> Iterator[Finding]:
+    """Pushes are checked: the hooks are there and run."""
+    bad = [hook for hook in install.status(repository.folder) if hook.state != "ready"]
+    if not bad:
+        return
+    remedy = f"gitmem hooks install {repository.folder}"
+    fixed = False
+    if fix:
+        with contextlib.suppress(GitmemError):
+            install.install(repository.folder)
+            fixed = all(hook.state == "ready" for hook in install.status(repository.folder))
+    for hook in bad:
+        what = f"{hook.name} is {hook.state}: {hook.detail}"
+        yield Finding("hooks", repository.folder, what, True, fixed, remedy)
 
 
 def _unfinished(repository: Repository) -> list[str]:

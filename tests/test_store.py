@@ -301,8 +301,8 @@ def test_doctor_finds_released_text_in_a_history_and_purges_it(memory: Memory, t
     subprocess.run([*run, "add", "-A"], check=True)
     subprocess.run([*run, "commit", "-qm", "release by hand"], check=True)
     subprocess.run([*run, "push", "-q"], check=True)
-    assert [finding.check for finding in check_memory(memory)] == ["tombstone"]
-    assert [finding.fixed for finding in check_memory(memory, fix=True)] == [True]
+    assert [f.check for f in check_memory(memory) if f.check != "hooks"] == ["tombstone"]
+    assert all(finding.fixed for finding in check_memory(memory, fix=True))
     assert check_memory(memory) == []
     assert hash_object("blob", "该忘记的话。".encode()) not in memory.repository
 

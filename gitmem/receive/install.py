@@ -11,6 +11,7 @@ import json
 import os
 import shlex
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
 import pygit2
@@ -197,7 +198,7 @@ def _status(folder: str, name: str) -> HookStatus:
     if not os.access(path, os.X_OK):
         return HookStatus(name, "broken", f"{path} is not executable")
     python = _python_of(data)
-    fault = host.why_not(python, "-I", "-c", "import gitmem.receive.hook")
+    fault = _why_not(python)
     if fault:
         return HookStatus(name, "broken", f"{python} cannot run gitmem: {fault}")
     if data != _script(name, python) or python != host.interpreter():
@@ -205,6 +206,12 @@ def _status(folder: str, name: str) -> HookStatus:
     if not os.path.lexists(f"{folder}/hooks/{name}"):
         return HookStatus(name, "ready", f"run by central hooks only: there is no hooks/{name}")
     return HookStatus(name, "ready")
+
+
+@lru_cache(maxsize=16)
+def _why_not(python: str) -> str:
+    """Why a Python cannot run the hooks; asked once in a process, for all repositories."""
+    return host.why_not(python, "-I", "-c", "import gitmem.receive.hook")
 
 
 def _python_of(script: bytes) -> str:
