@@ -36,18 +36,21 @@ def maintain_command() -> None:
 @click.option("--loop", is_flag=True, help="Also write, archive, remember and release in a scratch persona.")
 def doctor_command(fix: bool, loop: bool) -> None:
     """Check every repository of the home. Exit code 5 where something is wrong."""
-    from gitmem import doctor
+    from gitmem import doctor, sync
 
     with run.open_home() as home:
         findings = doctor.check_home(home, fix=fix)
         steps = doctor.prove_loop(home) if loop else []
+        readable = not any(f.check in ("home", "git") for f in findings)
         count = len(home.personas()) if not any(f.check == "home" for f in findings) else 0
+        waiting = [each for each in sync.status(home) if each.commits] if readable else []
     fine = all(f.fixed for f in findings) and all(ok for _, ok in steps)
     value = {
         "ok": fine,
         "personas": count,
         "findings": [finding.as_dict() for finding in findings],
         "loop": [{"step": step, "ok": ok} for step, ok in steps],
+        "waiting": [each.as_dict() for each in waiting],
     }
 
     def text() -> None:
@@ -57,6 +60,8 @@ def doctor_command(fix: bool, loop: bool) -> None:
                 run.say(f"  {finding.remedy}")
         for step, ok in steps:
             run.say(f"{'ok' if ok else 'FAILED'}: {step}")
+        for each in waiting:
+            run.say(f"waiting: {each.persona}: {each.commits} commits for {each.remote} (gitmem sync)")
         run.say(f"{count} personas checked: {'all is well' if fine else 'something is wrong'}.")
 
     run.answer(value, text)

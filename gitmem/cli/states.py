@@ -87,19 +87,38 @@ def wither_command(path: str, keep: float, forget_original: bool) -> None:
 @click.argument("paths", metavar="PATH…", nargs=-1, required=True)
 @click.option("--dry-run", is_flag=True, help="Say what would be purged, and change nothing.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
-def release_command(paths: tuple[str, ...], dry_run: bool, yes: bool) -> None:
+@click.option(
+    "--verify-remote", is_flag=True, help="Sync afterwards, and ask the remotes whether they still have it."
+)
+def release_command(paths: tuple[str, ...], dry_run: bool, yes: bool, verify_remote: bool) -> None:
     """Release leaves: purge their text from history, packs and everything gitmem knows of.
 
     There is no way back: not by gitmem, not by git. The report names each place, and the
     command to run for those that gitmem could not reach.
     """
     with _memory_of(paths) as memory:
+        if verify_remote and not memory.repository.label:
+            message = f"{memory.name} has no remote; nothing was released."
+            raise UsageError(message, hint=f"gitmem remote add {memory.name} URL")
         if not dry_run:
             memory.release(*paths, dry_run=True)  # names what is wrong before asking
             _confirm(paths, yes=yes)
         report = memory.release(*paths, dry_run=dry_run)
     value = {"results": [result.as_dict() for result in report.results], "report": report.as_dict()}
-    run.answer(value, lambda: _print_report(report))
+    if not verify_remote:
+        run.answer(value, lambda: _print_report(report))
+        return
+    from gitmem.cli import sync
+
+    told = sync.run_sync(memory.name, dry_run=dry_run)
+
+    def text() -> None:
+        _print_report(report)
+        sync.tell_all(told)
+
+    run.answer(value | {"remotes": told.as_dict()["results"]}, text)
+    if told.exit_code:
+        click.get_current_context().exit(told.exit_code)
 
 
 def _confirm(paths: tuple[str, ...], *, yes: bool) -> None:

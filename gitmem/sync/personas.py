@@ -48,7 +48,6 @@ def add_remote(
     remotes.write(memory.repository, home.path, memory.key, there.url, name=remote, token=there.token)
     if there.user:
         remotes.keep_login(home.path, memory.key, there)
-    memory.refresh()
     return report
 
 
@@ -125,7 +124,6 @@ def _sync_one(memory: Memory, there: Remote, report: RemoteReport, *, rewrite_re
         report.reached, report.error, report.hint = False, fault.message, fault.hint
     except GitmemError as fault:
         report.error, report.hint = fault.message, fault.hint
-    memory.refresh()
     report.waiting = sum(_waiting(memory.repository, there.name).values())
 
 
