@@ -258,16 +258,18 @@ def test_release_reaches_the_stash_and_keeps_what_else_is_in_it(world: World) ->
 def test_release_reaches_detached_heads_tags_and_other_branches(world: World) -> None:
     run_git(world.epoch, "tag", "light")
     run_git(world.epoch, "tag", "-a", "-m", SECRET, "heavy")
+    run_git(world.epoch, "tag", "-a", "-m", "before it", "clean", "HEAD~3")
     run_git(world.epoch, "branch", "try")
     run_git(world.epoch, "notes", "add", "-m", SECRET)
     run_git(world.epoch, "checkout", "-q", "--detach", "HEAD~1")
     world.release()
     report = world.sync()
     assert any("heavy" in note for note in report.notes)
+    assert not any("clean" in note or "was moved" in note for note in report.notes)
     assert found_below(world.copy) == []
     run_git(world.copy, "fsck", "--full", "--strict", "--no-dangling")
     assert status(world.epoch) == ""
-    for name in ("light", "try", "HEAD"):
+    for name in ("light", "try", "HEAD", "clean"):
         run_git(world.epoch, "log", name)
 
 

@@ -6,6 +6,7 @@ import re
 import subprocess
 from pathlib import Path
 
+from tests.test_clone import found_below
 from tests.test_docs import examples, lonely_environment, read
 
 WHO = {
@@ -46,3 +47,7 @@ def test_examples_print_what_the_page_says(tmp_path: Path) -> None:
         )
         if moved:
             folder = (folder / moved[1]).resolve()
+    for text in ("蓝色的钥匙在第七块砖下面。", "新的一天。"):
+        assert not found_below(tmp_path / "zy001", text)
+        assert not found_below(tmp_path / "plain", text)
+    assert found_below(tmp_path / "plain", "今天我用 git 写了一句。")

@@ -95,9 +95,10 @@ def tell_sync(report: CopyReport) -> None:
 
 def _tell_rest(report: CopyReport) -> None:
     for place in report.places:
-        run.say(f"  {place.name}: {place.reach}" + (f" ({place.detail})" if place.detail else ""))
+        detail = f" ({place.detail})" if place.detail else ""
+        run.say(f"  {place.reach.value:<15} {place.name}{detail}")
         if place.command:
-            run.say(f"    run: {place.command}")
+            run.say(f"  {'run:':>15} {place.command}")
     for line in report.notes:
         run.say(f"  {line}")
 

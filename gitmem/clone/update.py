@@ -19,7 +19,7 @@ from gitmem.clone.files import differences, find_file
 from gitmem.clone.folder import TRACKING, WorkingCopy, open_copy, quoted, reconnect
 from gitmem.clone.plan import Plan, Roots, StopError, Tips, make_plan, victims_of
 from gitmem.clone.report import BranchReport, CopyReport
-from gitmem.errors import ConflictError, CorruptError, UsageError
+from gitmem.errors import ConflictError, CorruptError, UnavailableError, UsageError
 from gitmem.report import Place, Reach
 from gitmem.store import erase, worktrees
 from gitmem.store import objects as git
@@ -29,7 +29,7 @@ from gitmem.store.purge import Victims
 from gitmem.store.refs import HEADS, StaleRefError
 from gitmem.store.repository import MAIN, Repository
 from gitmem.store.wire import Incoming, Wire
-from gitmem.store.worktrees import BusyError, Checkout, Worktree
+from gitmem.store.worktrees import Checkout, Worktree
 from gitmem.tracepath import check_epoch, natural_order
 
 DONE = "gitmem.released"
@@ -200,8 +200,7 @@ class Update:
             return
         if purging:
             journal = erase.Journal.load(self._repository, plan.name)
-            assert plan.tracking is not None
-            journal.old |= plan.mapped.keys() | {plan.tracking}
+            journal.old |= plan.mapped.keys()
             journal.staged |= {oid for each in checkouts for oid in each.staged_victims()}
             journal.save()
         self._store(plan, stored=stored)
@@ -279,7 +278,9 @@ class Update:
             raise _unfinished(checkout.worktree, command)
         try:
             taken = checkout.in_the_way()
-        except BusyError as fault:
+        except CorruptError:
+            raise
+        except UnavailableError as fault:
             raise StopError(fault.message, fault.hint) from None
         if taken:
             names = [path.decode("utf-8", "backslashreplace") for path in taken]

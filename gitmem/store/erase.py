@@ -130,8 +130,8 @@ def purge_epoch(
 ) -> Outcome:
     """Bring an epoch's history in line with its tombstones, and delete what it no longer holds.
 
-    Call under the lock. Does nothing, quickly, where the history is already in line. `ref` is the
-    ref that has the tombstones, by default the epoch's branch.
+    Call under the lock. Does nothing, quickly, where the history is already in line; not so in a
+    working copy, which names the `ref` that has the tombstones: there the rest is looked into as well.
 
     Raises:
         CorruptError: an object cannot be read; then nothing is deleted.
@@ -139,7 +139,7 @@ def purge_epoch(
     with quiet(repository.folder, wait_seconds) as running:
         for _ in range(_ROUNDS):
             try:
-                return _Purge(repository, epoch, ref or HEADS + epoch).run(running)
+                return _Purge(repository, epoch, ref).run(running)
             except StaleRefError:
                 continue
     raise CorruptError(f"{epoch} kept moving during the purge.", hint="Run the command again.")
@@ -148,10 +148,11 @@ def purge_epoch(
 class _Purge:
     """One attempt. Fields are filled in the order of the steps."""
 
-    def __init__(self, repository: Repository, epoch: str, ref: str) -> None:
+    def __init__(self, repository: Repository, epoch: str, ref: str | None) -> None:
         self.repository = repository
         self.epoch = epoch
-        self.ref = ref
+        self.ref = ref or HEADS + epoch
+        self.thorough = ref is not None
         self.journal = Journal.load(repository, epoch)
         self.read = repository.reader()
         self.notes: list[str] = []
@@ -167,7 +168,7 @@ class _Purge:
         rewrite.run([tip])
         new = rewrite.commits[tip]
         self._map_old_tips(rewrite)
-        resumed = bool(self.journal.old or self.journal.doomed)
+        resumed = self.thorough or bool(self.journal.old or self.journal.doomed)
         if new == tip and not resumed and not self.repository.stray_ids():
             self.journal.drop()
             return Outcome(tip, 0, (Place(f"git objects of {self.epoch}", Reach.NOT_PRESENT),))

@@ -41,10 +41,6 @@ _COPIES = ("rr-cache", "lost-found")
 _QUOTES_NOTHING = (b"checkout", b"reset", b"branch", b"clone")
 
 
-class BusyError(UnavailableError):
-    """Another git command is at work in a worktree."""
-
-
 class Staged(NamedTuple):
     """One entry of an index."""
 
@@ -306,7 +302,7 @@ class Checkout:
         """Files with other, uncommitted work that the new commit changes as well. Changes nothing.
 
         Raises:
-            BusyError: another git command holds the index.
+            UnavailableError: another git command holds the index.
         """
         if os.path.exists(f"{self.worktree.gitdir}/index.lock"):
             raise _locked(self.worktree)
@@ -347,7 +343,7 @@ class Checkout:
         """Let index and files follow from the old commit to the new one; other work stays.
 
         Raises:
-            BusyError: another git command holds the index.
+            UnavailableError: another git command holds the index.
             ConflictError: a file stands in the way after all.
         """
         if not os.path.exists(f"{self.worktree.gitdir}/index"):
@@ -418,9 +414,9 @@ def _hash_of(path: str) -> Oid | None:
     return _ZERO if data is None else git.hash_object("blob", data)
 
 
-def _locked(worktree: Worktree) -> BusyError:
+def _locked(worktree: Worktree) -> UnavailableError:
     lock = f"{worktree.gitdir}/index.lock"
-    return BusyError(
+    return UnavailableError(
         f"another git command is at work in {worktree.folder} ({lock}).",
         hint="Wait for it to end. If none is running, remove that file.",
     )
