@@ -169,3 +169,11 @@ def rules(answer: Answer) -> set[str]:
 def taken(answer: Answer) -> None:
     """The push must have been taken."""
     assert answer.code == 0, answer.text
+
+
+def holds(folder: Path, text: bytes) -> list[str]:
+    """Files below a folder that hold a text, as it is or in one of git's compressed streams."""
+    found = [str(path) for path in folder.rglob("*") if path.is_file() and text in path.read_bytes()]
+    command = ["git", "-C", str(folder), "cat-file", "--batch-all-objects", "--batch"]
+    done = subprocess.run(command, capture_output=True, check=True, timeout=60)
+    return found + (["git objects"] if text in done.stdout else [])
