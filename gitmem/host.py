@@ -350,6 +350,16 @@ def receive_pack() -> int:
     return os.getppid()
 
 
+def process_age(pid: int) -> float:
+    """Seconds since a process began; endless where the system does not tell."""
+    try:
+        with open("/proc/uptime", encoding="ascii") as file:
+            up = float(file.read().split()[0])
+        return up - int(process_start(pid) or "") / os.sysconf("SC_CLK_TCK")
+    except (OSError, ValueError, IndexError):
+        return float("inf")
+
+
 def interpreter() -> str:
     """The Python that runs this process, as an absolute path."""
     return os.path.abspath(sys.executable)

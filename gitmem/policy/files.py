@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Iterable, Iterator
+from functools import lru_cache
 from typing import NamedTuple
 
 from gitmem import records, sidecar
@@ -28,6 +29,7 @@ class File(NamedTuple):
     oid: Oid
 
 
+@lru_cache(maxsize=65536)
 def leaf_of(path: bytes) -> LeafName | None:
     """The leaf that a file of an epoch is, or is the sidecar of; None for any other path."""
     folder, _, name = path.rpartition(b"/")

@@ -18,13 +18,15 @@ from gitmem.settings import Settings
 from gitmem.store import erase
 from gitmem.store.objects import Oid
 from gitmem.store.purge import Victims, find_victims
-from gitmem.store.quiet import IN_FLIGHT
-from gitmem.store.repository import LOCK, Repository
+from gitmem.store.quiet import IN_FLIGHT, forget_ended
+from gitmem.store.repository import GENERATION, LOCK, Repository
 from gitmem.tracepath import LeafName
 
 _QUARANTINE = ("GIT_OBJECT_DIRECTORY", "GIT_ALTERNATE_OBJECT_DIRECTORIES", "GIT_QUARANTINE_PATH")
 _ZERO = "0" * 40
 _MAX_LINES = 1000
+_MARGIN = 5.0
+"""Seconds by which two clocks of one machine may differ here."""
 
 
 def settings_of(folder: str) -> Settings:
@@ -120,7 +122,16 @@ def line_of(violation: Violation) -> str:
 
 
 def _check_complete(push: Push) -> None:
-    """Every object the push relies on is here: a purge may have taken away what git counted on."""
+    """Every object the push relies on is here: a purge may have taken away what git counted on.
+
+    git itself looked before it called the hook, so only a purge since the push began matters.
+    """
+    generation = f"{push.repository.folder}/{GENERATION}"
+    began = host.process_age(host.receive_pack())
+    if not erase.pending(push.repository) and not (
+        os.path.exists(generation) and host.age_or_zero(generation) < began + _MARGIN
+    ):
+        return
     tips = [update.new.hex() for update in push.updates if update.new is not None]
     if not tips:
         return
@@ -146,6 +157,7 @@ def _flight(folder: str) -> str:
 
 def _note_flight(folder: str) -> None:
     path = _flight(folder)
+    forget_ended(folder)
     os.makedirs(os.path.dirname(path), exist_ok=True)
     host.write_durable(path, b"")
 

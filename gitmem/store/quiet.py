@@ -70,10 +70,18 @@ def _holder(gc_path: str) -> str:
 
 def _pushes(folder: str) -> str:
     """Pushes that passed the hook and still rely on objects of this repository."""
+    pids = forget_ended(folder)
+    return f"a push (process {pids[0]})" if pids else ""
+
+
+def forget_ended(folder: str) -> list[str]:
+    """Remove the notes of pushes that have ended; the processes of those that have not."""
+    running = []
     for name in host.list_folder(f"{folder}/{IN_FLIGHT}"):
         pid, _, start = name.partition("-")
         if pid.isdigit() and host.process_start(int(pid)) == start:
-            return f"a push (process {pid})"
+            running.append(pid)
+            continue
         with contextlib.suppress(OSError):
             os.unlink(f"{folder}/{IN_FLIGHT}/{name}")
-    return ""
+    return running
