@@ -73,6 +73,11 @@ _FAULTS: tuple[tuple[str, str, str], ...] = (
         "cannot be reached",
         "Check the URL, the network, and that the server runs.",
     ),
+    (
+        r"error: 5\d\d|Empty reply|disconnect|RPC failed|early EOF|hung up|expected flush",
+        "broke off, or answered with a fault",
+        "Try again; if it stays so, its log tells why.",
+    ),
     (r"Operation too slow|timed out", "does not answer in time", "Try again later."),
     (
         r"Permission denied|Host key verification failed",

@@ -276,19 +276,36 @@ class Exchange:
                 continue
             self._asked.setdefault(name, []).extend(plan.asked or ([raw] if raw and holds else []))
         if updates:
-            self._settle(self._wire.push(incoming.folder, updates, lease), made)
+            self._send(incoming, {HEADS + plan.branch: plan for plan in made}, updates, lease)
         return bool(updates)
 
-    def _settle(self, reply: Reply, made: list[Plan]) -> None:
+    def _send(
+        self,
+        incoming: Repository,
+        plans_of: Mapping[str, Plan],
+        updates: Mapping[str, Oid],
+        lease: Mapping[str, Oid],
+    ) -> None:
+        """Push; a hook refuses a push as a whole, so halves of a refused one are pushed again."""
+        reply = self._wire.push(incoming.folder, updates, lease)
         there = self._wire.refs()
-        by_ref = {HEADS + plan.branch: plan for plan in made}
+        refused = [r.ref for r in reply.refs if not r.ok and there.get(r.ref) == plans_of[r.ref].tips.raw]
+        if len(updates) > 1 and refused:
+            self._settle(replace(reply, refs=tuple(r for r in reply.refs if r.ok)), plans_of, there)
+            middle = (len(refused) + 1) // 2
+            for half in (refused[:middle], refused[middle:]):
+                if half:
+                    self._send(incoming, plans_of, {ref: updates[ref] for ref in half}, _only(lease, half))
+            return
+        self._settle(reply, plans_of, there)
+
+    def _settle(self, reply: Reply, plans_of: Mapping[str, Plan], there: Mapping[str, Oid]) -> None:
         for ref, ok, reason in reply.refs:
-            plan = by_ref.get(ref)
-            if plan is None:
-                continue
+            plan = plans_of[ref]
             branch = self._report.branch(plan.branch)
             if ok:
                 branch.sent += plan.sent
+                branch.stopped = ""
                 if plan.push != plan.target and there.get(ref) == plan.push:
                     self._note_unpurged(plan)
                 continue
@@ -380,6 +397,10 @@ def _verdict(where: str, held: list[bool | None]) -> Place:
             f"in its folder, as its user: {_GC}",
         )
     return Place(where, Reach.PURGED, f"gone: {len(held)} objects asked for by id")
+
+
+def _only(lease: Mapping[str, Oid], refs: Iterable[str]) -> dict[str, Oid]:
+    return {ref: lease[ref] for ref in refs if ref in lease}
 
 
 def _update(ref: str, new: Oid, old: Oid | None) -> str:
