@@ -99,7 +99,6 @@ def test_wither_and_back(site: Site) -> None:
     assert trace(site) == ("active", RAIN)
 
 
-@pytest.mark.xfail(reason="leaf.blur is not asked where the text stays the same")
 def test_a_withered_text_is_not_all_of_it(site: Site) -> None:
     work = site.clone()
     assert refused(site, work, {SIDECAR: withered(blob_of(work))}) == {"leaf.blur"}
