@@ -31,12 +31,13 @@ from typing import Any
 import pygit2
 
 import gitmem.cli
-from gitmem import Home, Memory, TracePath
+from gitmem import Home, Memory, TracePath, host
 from gitmem.clone import sync as sync_copy
 from gitmem.importers import entries, turns
 from gitmem.importers.report import ImportReport
 from gitmem.maintain import maintain
 from gitmem.receive.hook import post_receive
+from gitmem.sync import sync
 
 PERSONA = "YM001/ZY001"
 NOW = datetime.fromisoformat("2026-06-10T09:00:00+08:00")
@@ -131,6 +132,8 @@ def _do(home: Path, deed: str, value: Any) -> Any:
     if deed == "post_receive":
         return post_receive(str(home / "ym001/zy001.git"), [line.encode() for line in value])
     with Home(home, clock=lambda: NOW) as opened:
+        if deed == "sync":
+            return sync(opened, PERSONA).as_dict()
         return DEEDS[deed](opened.persona(PERSONA), value)
 
 
@@ -174,6 +177,7 @@ class _Killer:
             torn = self._torn_write if name == "write" else None
             setattr(os, name, self.wrap(f"os.{name}", getattr(os, name), torn))
         subprocess.run = self.wrap("run", subprocess.run, _torn_run)  # type: ignore[assignment]
+        host.talk_git = self.wrap("talk", host.talk_git)
         self._install_odb()
         self._install_open()
         self._install_sqlite()
