@@ -8,12 +8,12 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from benchmarks import command, imports, page, push, release, trace, write
+from benchmarks import command, imports, page, push, release, sync, trace, write
 from benchmarks.homes import Sizes, Workshop, say
 from benchmarks.table import Table
 
 QUESTIONS: dict[str, Callable[[Workshop], Table]] = {
-    module.NAME: module.run for module in (write, trace, imports, release, command, push)
+    module.NAME: module.run for module in (write, trace, imports, release, command, push, sync)
 }
 
 
