@@ -124,7 +124,7 @@ class Replay:
         old, new = (self._mine(side_of(self._stage, tree, leaf)) for tree in (base, commit.tree))
         target = self._names.get(leaf, leaf)
         theirs = side_of(self._stage, self._tree, target)
-        if target == leaf and self._clashes(old, new, theirs, leaf):
+        if target == leaf and _clashes(old, new, theirs):
             target = self._rename(leaf, new)
             old, new = Side(), self._mine(new)
             theirs = side_of(self._stage, self._tree, target)
@@ -133,10 +133,12 @@ class Replay:
             theirs = theirs if target == leaf else side_of(self._stage, self._tree, target)
         try:
             joined = join_leaf(old, new, theirs, ours_later=self._ours_later(leaf, old, new, theirs, commit))
+            shown_once = _shown_once(theirs, joined)
         except GitmemError as fault:
-            self._conflict(f"{leaf.path}: theirs is kept, because {fault.message}")
+            self._conflict(f"{leaf.path}: their sidecar is kept, because {fault.message}")
+            if theirs.shown is None and new.shown is not None:
+                edits[target.path] = new.shown
             return
-        shown_once = _shown_once(theirs, joined)
         if shown_once is not None:
             self._set(target, shown_once, joined, self._then)
         self._set(target, theirs, shown_once or joined, edits)
@@ -149,13 +151,6 @@ class Replay:
                 shown = bytes.fromhex(new.decode())
             data = None if data is None else data.replace(old, new)
         return Side(shown, data)
-
-    def _clashes(self, base: Side, ours: Side, theirs: Side, leaf: LeafName) -> bool:
-        try:
-            return is_clash(base, ours, theirs)
-        except GitmemError:
-            self._conflict(f"{leaf.path}: a sidecar cannot be read.")
-            return False
 
     def _set(self, leaf: LeafName, old: Side, new: Side, edits: dict[str, Oid | None]) -> None:
         if new.shown != old.shown:
@@ -290,13 +285,22 @@ class Replay:
             self.outcome.conflicts.append(sentence)
 
 
+def _clashes(base: Side, ours: Side, theirs: Side) -> bool:
+    try:
+        return is_clash(base, ours, theirs)
+    except GitmemError:
+        return False  # joining tells
+
+
 def _shown_once(theirs: Side, joined: Side) -> Side | None:
     """The leaf as withered, where theirs archived it and ours forgot its original.
 
     Its blur must stand in a commit before it is archived, or the other side never gets it.
     """
+    if joined.sidecar is None or not sidecars.is_forgotten(joined.sidecar):
+        return None
     new = joined.parsed
-    if joined.is_tombstone or not new.forgotten or new.state is not State.ARCHIVED or new.blur is None:
+    if new.state is not State.ARCHIVED or new.blur is None:
         return None
     old = theirs.parsed
     if old.forgotten or old.state is not State.ARCHIVED:
