@@ -13,7 +13,9 @@ import pytest
 
 from gitmem import ConflictError, Home, Memory, NotFoundError, Reach, RefusedError, UnavailableError
 from gitmem.clone import CopyReport, clone, sync
+from gitmem.receive.install import install
 from tests.conftest import Done, run_git
+from tests.forge import Forge
 from tests.traces import raw_files, runs_of
 
 SECRET = "这句话只说过一次：蓝色的钥匙在第七块砖下面。别告诉任何人，也别写下来。"
@@ -306,6 +308,20 @@ def test_amended_and_forgotten_versions_are_found(world: World) -> None:
     world.assert_gone()
 
 
+def test_same_text_elsewhere_stays_though_garbage_has_it_too(world: World) -> None:
+    same = world.memory.write(SECRET, epoch="D119", at="2026-06-03T08:00:00+08:00").trace_path
+    world.sync()
+    commit(world.epoch, "raw/20260601-070000.txt", "只在垃圾里。", "garbage soon")
+    run_git(world.epoch, "reset", "-q", "--hard", "origin/D118")
+    run_git(world.epoch, "reflog", "expire", "--expire=now", "--expire-unreachable=now", "--all")
+    run_git(world.epoch, "update-ref", "-d", "ORIG_HEAD")
+    world.release()
+    assert world.sync().complete
+    assert (world.copy / "D119" / "/".join(same.split("/")[3:])).read_text("utf-8") == SECRET
+    assert world.memory.trace(same).content == SECRET
+    run_git(world.copy, "fsck", "--full", "--strict", "--no-dangling")
+
+
 def test_plain_pull_recovers_and_sync_cleans_up_later(world: World) -> None:
     commit(world.epoch, NEW, "没有推送的。")
     world.release()
@@ -542,9 +558,50 @@ def test_host_without_hooks_is_told_of(world: World, tmp_path: Path) -> None:
     assert tip != head(copy / "D118")
 
 
+def test_over_http_with_a_token(world: World, make_forge: Callable[..., Forge], tmp_path: Path) -> None:
+    forge = make_forge("v16")
+    folder = forge.create(stale=False)
+    forge.git(folder, "fetch", "-q", str(world.server), "+refs/heads/*:refs/heads/*")
+    install(str(folder))
+    token = "token-of-zhuyuan"
+    one, other = tmp_path / "one", tmp_path / "other"
+    helper = f"!f() {{ echo username=zhuyuan; echo password={token}; }}; f"
+    with forge.http() as server:
+        url = server.url("YM001/ZY001")
+        for wrong in (None, "no token"):
+            with pytest.raises(UnavailableError, match="token") as fault:
+                clone(url, one, token=wrong)
+            assert "GITMEM_TOKEN" in fault.value.hint
+        assert not one.exists()
+        clone(url, one, token=token)
+        clone(server.url("YM001/ZY001", "zhuyuan", token), other)
+        run_git(one / "D118", "rm", "-q", world.leaf)
+        commit(one / "D118", f"meta/{world.leaf.replace('.txt', '.yaml')}", TOMBSTONE)
+        run_git(one / "D118", "-c", f"credential.helper={helper}", "push", "-q")
+        for copy in (one, other):
+            assert sync(copy, token=token).complete
+            assert found_below(copy) == []
+            assert not [where for where, data in raw_files(copy) if token.encode() in data]
+    with pytest.raises(UnavailableError):
+        sync(one, token=token)
+    assert status(one / "D118") == ""
+
+
 def test_cli_clones_a_persona_and_syncs(world: World, cli: Callable[..., Done], tmp_path: Path) -> None:
     done = cli("--home", world.home.path, "clone", PERSONA, tmp_path / "c", "--json", check=0).json()
     assert [each["epoch"] for each in done["epochs"]] == ["D118", "D119"]
     said = cli("--home", world.home.path, "clone", PERSONA, tmp_path / "c", check=0).text
     assert "no epoch that was not there" in said
     assert os.path.isdir(tmp_path / "c/D118/raw")
+    world.release()
+    said = cli("sync", tmp_path / "c", check=0).text
+    assert f"D118: 1 commit taken, 1 released and purged ({world.leaf})" in said
+    (tmp_path / "c/.git/worktrees/D119/index.lock").touch()
+    world.memory.write("别处。", epoch="D119", at="2026-06-03T08:00:00+08:00")
+    done = cli("sync", tmp_path / "c/D118", "--json", check=3)
+    assert done.json()["epochs"][0]["remedy"]
+    cli("clone", tmp_path / "nowhere", tmp_path / "d", check=5)
+    cli("clone", "a b", tmp_path / "d", check=5)
+    cli("--home", world.home.path, "clone", "YM001/NOBODY", tmp_path / "d", check=1)
+    cli("clone", PERSONA, " ", check=2)
+    assert not (tmp_path / "d").exists()

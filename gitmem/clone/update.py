@@ -64,7 +64,13 @@ def sync(folder: str | Path, *, token: str | None = None, lock_seconds: float = 
 def received(copy: WorkingCopy, wire: Wire) -> Iterator[Update]:
     """What the other side has, fetched but not yet part of the copy. Call under the lock."""
     with Incoming(copy.repository) as incoming:
-        wire.fetch(incoming.folder, ["+refs/heads/*:refs/heads/*", "+refs/tags/*:refs/tags/*"])
+        try:
+            wire.fetch(incoming.folder, ["+refs/heads/*:refs/heads/*", "+refs/tags/*:refs/tags/*"])
+        except UnavailableError as fault:
+            if "token" not in fault.hint:
+                raise
+            hint = "Set GITMEM_TOKEN to a token that may read and write there."
+            raise UnavailableError(fault.message, hint=hint) from None
         yield Update(copy, incoming, wire.url)
 
 

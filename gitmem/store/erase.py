@@ -37,6 +37,7 @@ _HEADS = ("FETCH_HEAD", "ORIG_HEAD")
 """Left where a person works: there they were mapped before."""
 _ROUNDS = 5
 _BIG = 4000
+_FEW = 8
 
 
 @dataclass(slots=True)
@@ -384,19 +385,32 @@ def _noted(ref: Oid, read: git.Read) -> set[Oid]:
     return found
 
 
-def _hits(tree: bytes, victims: Victims) -> set[Oid]:
-    """Blobs that a tree has under the names of victims."""
+def _names_of(victims: Victims) -> set[bytes]:
     leaves = victims.released | victims.forgotten.keys()
-    names = {leaf.name.encode() for leaf in leaves} | {leaf.stem.encode() + b".yaml" for leaf in leaves}
-    spared = set(victims.forgotten.values())
-    entries = git.parse_tree(tree)
+    return {leaf.name.encode() for leaf in leaves} | {leaf.stem.encode() + b".yaml" for leaf in leaves}
+
+
+def _hits(entries: Iterable[git.Entry], names: set[bytes], spared: set[Oid]) -> set[Oid]:
+    """Blobs that a tree has under the names of victims."""
     return {e.oid for e in entries if e.name in names and e.mode != git.TREE_MODE and e.oid not in spared}
 
 
 def _texts(unreachable: set[Oid], read: git.Read, victims: Victims) -> list[bytes]:
     """What victims said, as far as objects that no ref leads to still hold it."""
-    trees = (data for kind, data in map(read, unreachable) if kind == "tree")
-    return [read(oid)[1] for oid in set().union(*(_hits(data, victims) for data in trees)) & unreachable]
+    names = _names_of(victims)
+    marks = [b" " + name + b"\0" for name in names]
+    found: set[Oid] = set()
+    for kind, data in map(read, unreachable):
+        if kind != "tree":
+            continue
+        if len(marks) > _FEW:
+            found |= _hits(git.parse_tree(data), names, set())
+            continue
+        for mark in marks:
+            at = data.find(mark) + len(mark)
+            if at >= len(mark):
+                found.add(data[at : at + 20])
+    return [read(oid)[1] for oid in (found & unreachable) - set(victims.forgotten.values())]
 
 
 def _tainted(unreachable: set[Oid], read: git.Read, victims: Victims, texts: Collection[bytes]) -> set[Oid]:
@@ -407,14 +421,16 @@ def _tainted(unreachable: set[Oid], read: git.Read, victims: Victims, texts: Col
     if not unreachable or not victims:
         return set()
     quotes = worktrees.Quotes(texts)
+    names, spared = _names_of(victims), set(victims.forgotten.values())
     uses: dict[Oid, set[Oid]] = {}
     tainted: set[Oid] = set()
     for oid in unreachable:
         kind, data = read(oid)
         if kind == "tree":
-            hits = _hits(data, victims)
-            tainted |= hits | {oid} if hits else set()
-            uses[oid] = {entry.oid for entry in git.parse_tree(data)}
+            entries = git.parse_tree(data)
+            hits = _hits(entries, names, spared)
+            tainted |= (hits & unreachable) | {oid} if hits else set()
+            uses[oid] = {entry.oid for entry in entries}
         elif kind == "commit":
             commit = git.Commit.parse(data)
             uses[oid] = {commit.tree, *commit.parents}
