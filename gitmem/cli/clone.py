@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from gitmem.cli import run
-from gitmem.errors import NotFoundError, UsageError
+from gitmem.errors import NotFoundError, UnavailableError, UsageError
 from gitmem.tracepath import PersonaName
 
 if TYPE_CHECKING:
@@ -46,20 +46,26 @@ def token() -> str | None:
 
 
 def _url(source: str) -> str:
-    """The URL of a persona of the home, or the source itself; a path is made absolute."""
+    """The URL of a persona of the home (by name or alias), or the source itself; a path is made absolute."""
     if "://" in source or ":" in source.partition("/")[0]:
         return source
-    try:
-        name = PersonaName.parse(source)
-    except UsageError:
-        return str(Path(source).absolute())
+    folder = Path(source)
     try:
         with run.open_home() as home:
-            return home.persona(name).repository.folder
-    except NotFoundError:
-        if Path(source).is_dir():
-            return str(Path(source).absolute())
+            return home.persona(source).repository.folder
+    except (UsageError, NotFoundError, UnavailableError):
+        # A path like any other; where nothing is there, a name without a slash was meant as an alias.
+        if folder.is_dir() or folder.is_file() or ("/" in source and not _is_name(source)):
+            return str(folder.absolute())
         raise
+
+
+def _is_name(source: str) -> bool:
+    try:
+        PersonaName.parse(source)
+    except UsageError:
+        return False
+    return True
 
 
 def sync_folder(folder: Path) -> None:

@@ -120,7 +120,11 @@ def hooks_status_command(repositories: tuple[str, ...]) -> None:
     "--branch", metavar="NAME", help="The branch that NEW belongs to, where NEW is no branch's name."
 )
 @click.option(
-    "--role", type=click.Choice(["persona", "human", "operator"]), default="persona", show_default=True
+    "--role",
+    type=click.Choice(["persona", "human", "operator"]),
+    default="persona",
+    show_default=True,
+    help="Who is said to push.",
 )
 def check_command(repository: str, span: str | None, branch: str | None, role: Role) -> None:
     """Check commits by the rules of a push, for hosts that allow no hooks. Exit code 4 where one is broken.
