@@ -425,3 +425,48 @@ def test_a_host_without_hooks_keeps_the_text_and_sync_says_so(
     run_git(pair.remote, "gc", "-q", "--prune=now")
     assert found_in(tmp_path, runs_of(text)) == []
     pair.sync(1, 2)
+
+
+# -- pages -----------------------------------------------------------------------------------
+
+
+def page(folder: Path, name: str, text: str) -> None:
+    """One more version of a page, as somebody with plain git makes it."""
+    blob = run_git(folder, "hash-object", "-w", "--stdin", data=text.encode()).decode().strip()
+    tip = run_git(folder, "rev-parse", "--verify", "-q", "main", ok=(0, 1)).decode().strip()
+    lines = run_git(folder, "ls-tree", tip).decode().splitlines() if tip else []
+    lines = [line for line in lines if not line.endswith(f"\t{name}")] + [f"100644 blob {blob}\t{name}"]
+    tree = run_git(folder, "mktree", data="".join(f"{line}\n" for line in lines).encode()).decode().strip()
+    parents = ["-p", tip] if tip else []
+    made = run_git(folder, "commit-tree", tree, "-m", f"page {name}", *parents).decode().strip()
+    run_git(folder, "update-ref", "refs/heads/main", made)
+
+
+def test_pages_go_both_ways(pair: Pair) -> None:
+    there = bare(pair.remote.with_name("host.wiki.git"), hooks=False)
+    pair.sync(1)
+    page(there, "Home.md", "# 家\n")
+    report = pair.sync(1, 2)[0]
+    assert report.branches["wiki"].taken == 1
+    mine, its = (Path(m.repository.folder).with_name("zy001.wiki.git") for m in (pair.one, pair.two))
+    assert run_git(mine, "show", "main:Home.md") == run_git(its, "show", "main:Home.md") == "# 家\n".encode()
+    page(mine, "A.md", "a")
+    page(its, "B.md", "b")
+    pair.sync(1, 2, 1)
+    tips = {run_git(folder, "rev-parse", "main") for folder in (mine, its, there)}
+    assert len(tips) == 1
+    page(mine, "Home.md", "one")
+    page(its, "Home.md", "two")
+    pair.sync(1)
+    report = pair.ask(2)
+    assert "Home.md was changed on both sides." in report.branches["wiki"].stopped
+    assert run_git(its, "show", "main:Home.md") == b"two"
+    assert run_git(there, "show", "main:Home.md") == b"one"
+    fsck(mine, its, there)
+
+
+def test_pages_that_are_only_here_stay_here(pair: Pair) -> None:
+    mine = bare(Path(pair.one.repository.folder).with_name("zy001.wiki.git"), hooks=False)
+    page(mine, "Home.md", "x")
+    report = pair.sync(1)[0]
+    assert "not exchanged" in report.branches["wiki"].notes[0]

@@ -24,7 +24,7 @@ from gitmem.sync import plan as plans
 from gitmem.sync import remotes, trees
 from gitmem.sync.plan import Plan, Tips
 from gitmem.sync.remotes import Remote
-from gitmem.sync.report import RemoteReport
+from gitmem.sync.report import WIKI, BranchReport, RemoteReport
 from gitmem.tracepath import check_epoch
 
 _ROUNDS = 10
@@ -51,11 +51,17 @@ class Exchange:
         *,
         manifest: Manifest | None,
         rewrite_remote: bool = False,
+        pages: bool = False,
     ) -> None:
-        """`manifest` says who the persona must be; None takes whoever is there."""
+        """`manifest` says who the persona must be; None takes whoever is there.
+
+        `pages`: it is the wiki, whose one branch is `main`; nobody but a person joins two versions
+        of a page.
+        """
         self._repository = repository
         self._remote = remote
-        self._wire: Wire = remote.wire()
+        self._wire: Wire = remote.wire(wiki=pages)
+        self._pages = pages
         self._report = report
         self._manifest = manifest
         self._rewrite_remote = rewrite_remote
@@ -79,16 +85,16 @@ class Exchange:
             if self._round() or self._report.dry_run:
                 break
         else:
-            self._report.branch(MAIN).stopped = "others were faster ten times; run gitmem sync again."
+            self._branch(MAIN).stopped = "others were faster ten times; run gitmem sync again."
         self._look_for_released()
 
     def _round(self) -> bool:
         """One round; whether nothing was left to do."""
         there = {name[len(HEADS) :]: oid for name, oid in self._wire.refs().items() if name.startswith(HEADS)}
-        for name in [name for name in there if not _is_branch(name)]:
+        for name in [name for name in there if not self._is_ours(name)]:
             note = "it is no epoch, and was left alone there."
-            if note not in self._report.branch(name).notes:
-                self._report.branch(name).notes.append(note)
+            if not self._pages and note not in self._branch(name).notes:
+                self._branch(name).notes.append(note)
             del there[name]
         self._forget_raw({name for name, oid in self._raw.items() if there.get(name) != oid})
         moved = self._moved(there)
@@ -103,23 +109,35 @@ class Exchange:
             pushed = self._push(incoming, [plan for plan in made if plan.branch in taken])
         return len(taken) == len(made) and not pushed
 
+    def _is_ours(self, name: str) -> bool:
+        return name == MAIN if self._pages else _is_branch(name)
+
+    def _branch(self, name: str) -> BranchReport:
+        return self._report.branch(WIKI if self._pages else name)
+
+    def _here(self) -> dict[str, Oid]:
+        """Our branches that take part."""
+        heads = self._repository.refs.heads()
+        return {name: oid for name, oid in heads.items() if not self._pages or name == MAIN}
+
     # -- planning ----------------------------------------------------------------------------
 
     def _moved(self, there: Mapping[str, Oid]) -> list[str]:
         """Branches that are not the same here, there, and when last seen."""
-        here, seen = self._repository.refs.heads(), self._seen()
+        here, seen = self._here(), self._seen()
         names = sorted(here.keys() | there.keys())
         return [name for name in names if not here.get(name) == there.get(name) == seen.get(name)]
 
     def _plan(self, incoming: Repository, there: Mapping[str, Oid], moved: list[str]) -> list[Plan]:
-        here, seen = self._repository.refs.heads(), self._seen()
+        here, seen = self._here(), self._seen()
         unknown = [
             name
             for name in moved
             if there.get(name) not in (None, here.get(name), seen.get(name), self._raw.get(name))
         ]
         fetched = self._fetch(incoming, unknown, there)
-        self._check_persona(incoming, fetched, there)
+        if not self._pages:
+            self._check_persona(incoming, fetched, there)
         made = []
         for name in moved:
             raw = fetched.get(name, there.get(name))
@@ -127,8 +145,20 @@ class Exchange:
             if plan.lacks_raw:
                 raw = self._fetch(incoming, [name], there)[name]
                 plan = plans.make(name, replace(plan.tips, theirs=raw, raw=raw), incoming.reader())
+            if self._pages and plan.replayed is not None and plan.replayed.conflicts:
+                self._stop_pages(plan)
             made.append(plan)
         return made
+
+    def _stop_pages(self, plan: Plan) -> None:
+        """Both sides changed one page: nothing is done with the wiki."""
+        assert plan.replayed is not None
+        self._branch(plan.branch).stopped = (
+            f"{' '.join(plan.replayed.conflicts)} Nothing was done with the pages: "
+            "join the page by hand in a clone of the wiki, push it, then gitmem sync."
+        ).replace("; theirs is kept.", ".")
+        plan.target, plan.theirs, plan.push, plan.replayed = plan.tips.ours, None, None, None
+        plan.taken = plan.sent = 0
 
     def _plan_one(self, incoming: Repository, name: str, tips: Tips) -> Plan:
         if tips.raw is not None and self._raw.get(name) == tips.raw and tips.seen is not None:
@@ -236,7 +266,7 @@ class Exchange:
         outcome = erase.purge_epoch(self._repository, plan.branch)
         if plan.released:
             self._report.places += outcome.places
-        self._report.branch(plan.branch).notes += outcome.notes
+        self._branch(plan.branch).notes += outcome.notes
 
     def _forget_raw(self, names: set[str]) -> None:
         """These branches have moved there: what they hold must be looked at again."""
@@ -302,7 +332,7 @@ class Exchange:
     def _settle(self, reply: Reply, plans_of: Mapping[str, Plan], there: Mapping[str, Oid]) -> None:
         for ref, ok, reason in reply.refs:
             plan = plans_of[ref]
-            branch = self._report.branch(plan.branch)
+            branch = self._branch(plan.branch)
             if ok:
                 branch.sent += plan.sent
                 branch.stopped = ""
@@ -335,7 +365,7 @@ class Exchange:
 
     def _tell(self, made: list[Plan]) -> None:
         for plan in made:
-            branch = self._report.branch(plan.branch)
+            branch = self._branch(plan.branch)
             branch.taken += plan.taken
             branch.released += plan.released
             if self._report.dry_run:

@@ -13,7 +13,7 @@ from gitmem.memory import Memory
 from gitmem.store.objects import Oid
 from gitmem.store.repository import Repository
 from gitmem.store.wire import split_url
-from gitmem.sync import exchange, plan, remotes
+from gitmem.sync import exchange, pages, plan, remotes
 from gitmem.sync.remotes import ORIGIN, Remote
 from gitmem.sync.report import RemoteReport, SyncReport
 from gitmem.tracepath import PersonaName
@@ -48,6 +48,7 @@ def add_remote(
     remotes.write(memory.repository, home.path, memory.key, there.url, name=remote, token=there.token)
     if there.user:
         remotes.keep_login(home.path, memory.key, there)
+    pages.sync_pages(memory.repository.folder, there, report)
     return report
 
 
@@ -120,6 +121,7 @@ def _sync_one(memory: Memory, there: Remote, report: RemoteReport, *, rewrite_re
     )
     try:
         work.run()
+        pages.sync_pages(memory.repository.folder, there, report)
     except UnavailableError as fault:
         report.reached, report.error, report.hint = False, fault.message, fault.hint
     except GitmemError as fault:

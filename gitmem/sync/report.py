@@ -7,6 +7,9 @@ from typing import Any
 
 from gitmem.report import Place, Reach
 
+WIKI = "wiki"
+"""What the pages beside the memory are called in a report."""
+
 
 @dataclass(slots=True)
 class BranchReport:
