@@ -32,6 +32,7 @@ import pygit2
 
 import gitmem.cli
 from gitmem import Home, Memory, TracePath, host
+from gitmem.clone import clone
 from gitmem.clone import sync as sync_copy
 from gitmem.importers import entries, turns
 from gitmem.importers.report import ImportReport
@@ -122,6 +123,7 @@ DEEDS: dict[str, Callable[[Memory, Any], Any]] = {
     "release": lambda m, paths: m.release(*paths).as_dict(),
     "import": _import,
     "maintain": lambda m, _: maintain(m).as_dict(),
+    "clone": lambda m, folder: clone(m.repository.folder, folder).as_dict(),
     "sync_copy": lambda _, folder: sync_copy(folder).as_dict(),
 }
 

@@ -122,6 +122,54 @@ def test_sync_killed_at_every_step(scene: Scene, killer: Killer, tmp_path: Path)
     sweep(scene, killer, tmp_path, 1, MODES)
 
 
+@pytest.mark.parametrize("there", [False, True])
+def test_killed_clone_is_whole_or_not_there(
+    home: Home, memory: Memory, killer: Killer, tmp_path: Path, there: bool
+) -> None:
+    """A new one; and one that is there and gets the folder of a new epoch."""
+    memory.write("一句。", epoch="D1")
+    place = tmp_path / "place"
+    place.mkdir()
+    copy, prepared = place / "copy", tmp_path / "prepared"
+    if there:
+        clone(memory.repository.folder, prepared)
+    memory.write("又一句。", epoch="D2")
+    home.close()
+
+    def begin() -> None:
+        shutil.rmtree(place)
+        place.mkdir()
+        if there:
+            shutil.copytree(prepared, copy)
+
+    begin()
+    steps = killer.steps(home.path, "clone", str(copy))
+    for number in range(1, len(steps) + 1, 4):
+        begin()
+        step = killer.kill(home.path, "clone", str(copy), number, MODES[number // 4 % 3])
+        if copy.exists():
+            run_git(copy, "status")
+        killer.run(home.path, "clone", str(copy))
+        assert [path.name for path in place.iterdir()] == ["copy"], step
+        names = sorted(path.name for path in copy.iterdir())
+        assert names == [".git", "D1", "D2", "README.md", "gitmem.yaml"], step
+        for name in ("D1", "D2"):
+            assert status(copy / name) == "", step
+            assert head(copy / name, "@{u}") == head(copy / name), step
+        assert status(copy) == "", step
+        left = [
+            w
+            for w, _, files in os.walk(copy)
+            for f in files
+            if _LEFT.search(f"{os.path.relpath(w, copy)}/{f}")
+        ]
+        assert left == [], step
+        listed = run_git(copy, "worktree", "list", "--porcelain").decode()
+        assert listed.count("worktree ") == 3, step
+        assert "prunable" not in listed
+        run_git(copy, "fsck", "--full", "--strict", "--no-dangling")
+
+
 def test_files_written_and_index_not(scene: Scene) -> None:
     """Git is killed with its caller while it checks out: files are new, the index is old."""
     sync_index = scene.copy / ".git/worktrees/D119/index"

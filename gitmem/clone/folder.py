@@ -137,10 +137,12 @@ def add_epoch(copy: WorkingCopy, name: str) -> None:
     has_branch = copy.repository.refs.head(name) is not None
     what = [path, name] if has_branch else ["--track", "-b", name, path, f"{TRACKING}{name}"]
     host.git(copy.gitdir, "-C", copy.folder, "worktree", "add", "-q", *what)
-    gitdir = _connect(copy.gitdir, path, f"{copy.folder}/{name}")
+    _follow(copy, name)
+    gitdir = _loosen(copy.gitdir, path)
     hide(copy, name)
     try:
         os.rename(path, f"{copy.folder}/{name}")
+        _place(gitdir, f"{copy.folder}/{name}")
     except OSError as fault:
         host.remove_tree(Path(path))
         host.remove_tree(Path(gitdir))
@@ -152,17 +154,23 @@ def add_epoch(copy: WorkingCopy, name: str) -> None:
             os.rmdir(draft)
 
 
-def _connect(gitdir: str, path: str, final: str) -> str:
-    """Let the worktree at `path`, which is to be at `final`, and its git folder name each other; that folder.
+def _follow(copy: WorkingCopy, name: str) -> None:
+    """Let a branch that was here before follow the other side's, unless it follows something."""
+    config = pygit2.Config(f"{copy.gitdir}/config")
+    if f"branch.{name}.remote" not in config and copy.repository.refs.read(TRACKING + name) is not None:
+        host.git(copy.gitdir, "branch", "-q", f"--set-upstream-to={ORIGIN}/{name}", name)
 
-    The way from the worktree is relative, so that DIR may be moved.
-    """
-    link = os.fsdecode((host.read_bytes(f"{path}/.git") or b"").strip())
-    name = os.path.basename(link)
-    inner = f"{gitdir}/worktrees/{name}"
+
+def _loosen(gitdir: str, path: str) -> str:
+    """Let the worktree at `path` name its git folder, which is returned, by a path that moves with DIR."""
+    name = os.path.basename(os.fsdecode((host.read_bytes(f"{path}/.git") or b"").strip()))
     host.write_durable(f"{path}/.git", b"gitdir: ../.git/worktrees/" + os.fsencode(name) + b"\n")
-    host.write_durable(f"{inner}/gitdir", os.fsencode(final) + b"/.git\n")
-    return inner
+    return f"{gitdir}/worktrees/{name}"
+
+
+def _place(gitdir: str, folder: str) -> None:
+    """Note where the worktree of a git folder stands."""
+    host.write_durable(f"{gitdir}/gitdir", os.fsencode(folder) + b"/.git\n")
 
 
 def reconnect(copy: WorkingCopy) -> None:
@@ -173,15 +181,15 @@ def reconnect(copy: WorkingCopy) -> None:
         if name.startswith(UNFINISHED) and not (pid.isdigit() and host.is_alive(int(pid))):
             host.remove_tree(Path(copy.gitdir) / name)
     for each in copy.worktrees()[1:]:
-        if f"/{UNFINISHED}" in each.folder:
-            if not os.path.exists(each.folder):
-                host.remove_tree(Path(each.gitdir))
-        elif not each.is_there:
-            moved = f"{copy.folder}/{each.name}"
-            if _leads_to(moved, each.gitdir):
-                host.write_durable(f"{each.gitdir}/gitdir", os.fsencode(moved) + b"/.git\n")
-            else:
-                _find_again(moved, each)
+        if each.is_there:
+            continue
+        moved = f"{copy.folder}/{each.name}"
+        if _leads_to(moved, each.gitdir):
+            _place(each.gitdir, moved)
+        elif f"/{UNFINISHED}" in each.folder:
+            host.remove_tree(Path(each.gitdir))
+        else:
+            _find_again(moved, each)
 
 
 def _leads_to(folder: str, gitdir: str) -> bool:
@@ -194,7 +202,7 @@ def _find_again(folder: str, worktree: Worktree) -> None:
     link = os.fsdecode((host.read_bytes(f"{folder}/.git") or b"").strip())
     if os.path.isfile(f"{folder}/.git") and os.path.basename(link) == os.path.basename(worktree.gitdir):
         host.write_durable(f"{folder}/.git", b"gitdir: " + os.fsencode(worktree.gitdir) + b"\n")
-        host.write_durable(f"{worktree.gitdir}/gitdir", os.fsencode(folder) + b"/.git\n")
+        _place(worktree.gitdir, folder)
 
 
 def hide(copy: WorkingCopy, name: str) -> None:
