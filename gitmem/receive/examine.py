@@ -6,7 +6,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from gitmem import host
-from gitmem import sidecar as sidecars
 from gitmem.errors import CorruptError
 from gitmem.policy.commits import EpochCheck, NewCommit
 from gitmem.policy.files import File
@@ -15,14 +14,14 @@ from gitmem.policy.pages import check_wiki
 from gitmem.policy.refs import HEADS, MAIN, TAGS, Update, check_history, check_update
 from gitmem.policy.rules import Limits, Violation
 from gitmem.receive.identity import Actor
+from gitmem.receive.tombstones import Tombstones
 from gitmem.settings import Settings
 from gitmem.store import erase
 from gitmem.store import objects as git
-from gitmem.store.objects import TREE_MODE, Oid, Read
+from gitmem.store.objects import Oid
 from gitmem.store.repository import Repository
-from gitmem.tracepath import KINDS, LeafName
+from gitmem.tracepath import LeafName
 
-_FEW = 16
 _NONE = b"0" * 40
 
 
@@ -100,7 +99,7 @@ def _examine_branches(push: Push, updates: Sequence[Update], result: Examination
     result.commits = len(pool)
     chains = {ref: _chain(tip, pool) for ref, tip in tips.items()}
     purged = erase.purged_commits(push.repository)
-    released = _Tombstones(push, tips, chains.values())
+    released = _tombstones(push, tips) if pool and not push.wiki else None
     for update in updates:
         chain = chains[update.ref]
         found = [*_check_history(push, update, chain, chains, purged)]
@@ -113,6 +112,16 @@ def _examine_branches(push: Push, updates: Sequence[Update], result: Examination
             violation.at(update.ref, bytes.fromhex(violation.commit) if violation.commit else None)
             for violation in found
         ]
+
+
+def _tombstones(push: Push, tips: Mapping[str, Oid]) -> Tombstones:
+    """Names that no push may bring back: those released here, and those this very push releases."""
+    heads = {ref.removeprefix(HEADS): tip for ref, tip in push.refs.items() if ref.startswith(HEADS)}
+    found = Tombstones(push.repository, heads)
+    for ref, tip in tips.items():
+        if ref != HEADS + MAIN:
+            found.learn(ref.removeprefix(HEADS), tip, push.repository.reader())
+    return found
 
 
 def _check_history(
@@ -141,7 +150,7 @@ def _check_content(
     push: Push,
     update: Update,
     chain: Sequence[NewCommit],
-    released: _Tombstones,
+    released: Tombstones | None,
     result: Examination,
 ) -> Iterator[Violation]:
     read = push.repository.reader()
@@ -155,7 +164,7 @@ def _check_content(
         yield from check_wiki(chain, read, limits)
     elif update.branch == MAIN:
         yield from check_main(chain, read, limits, operator=role == "operator")
-    elif chain:
+    elif chain and released is not None:
         check = EpochCheck(read, limits, lambda leaf: released.epoch_of(leaf, update.branch))
         assert update.new is not None
         yield from check.run(chain, git.Commit.parse(read(update.new)[1]).tree)
@@ -210,65 +219,3 @@ def _chain(tip: Oid, pool: Mapping[Oid, NewCommit]) -> list[NewCommit]:
             mine.add(oid)
             waiting.extend(pool[oid].parents)
     return [commit for oid, commit in pool.items() if oid in mine]
-
-
-# -- tombstones -----------------------------------------------------------------------------
-
-
-class _Tombstones:
-    """Names that a push adds and that stand in a tombstone of some epoch."""
-
-    def __init__(self, push: Push, tips: Mapping[str, Oid], chains: Iterable[Sequence[NewCommit]]) -> None:
-        paths = {
-            path for chain in chains for commit in chain for path, file in commit.changes.items() if file
-        }
-        merged = any(len(commit.parents) > 1 for chain in chains for commit in chain)
-        self._wanted = None if merged else {path for path in paths if not path.startswith(b"meta/")}
-        self._epochs: dict[LeafName, set[str]] = {}
-        if paths and not push.wiki:
-            heads = {ref: tip for ref, tip in push.refs.items() if ref.startswith(HEADS)} | dict(tips)
-            for ref, tip in heads.items():
-                if ref != HEADS + MAIN:
-                    self._learn(ref.removeprefix(HEADS), tip, push.repository.reader())
-
-    def _learn(self, epoch: str, tip: Oid, read: Read) -> None:
-        try:
-            root = git.Commit.parse(read(tip)[1]).tree
-            for kind, data in _meta_trees(root, read):
-                for leaf, oid in self._candidates(kind, data):
-                    if sidecars.is_tombstone(read(oid)[1]):
-                        self._epochs.setdefault(leaf, set()).add(epoch)
-        except CorruptError:
-            # A damaged epoch must not keep the others from being pushed to; doctor shows it.
-            return
-
-    def _candidates(self, kind: str, data: bytes) -> Iterator[tuple[LeafName, Oid]]:
-        prefix = kind.encode() + b"/"
-        wanted = self._wanted
-        if wanted is not None and len(wanted) <= _FEW:
-            names = {
-                path[len(prefix) :].rpartition(b".")[0] + b".yaml"
-                for path in wanted
-                if path.startswith(prefix)
-            }
-            if not any(b" " + name + b"\0" in data for name in names):
-                return
-        for entry in git.parse_tree(data):
-            name = entry.name.decode("utf-8", "surrogateescape")
-            if entry.mode != TREE_MODE and name.endswith(".yaml"):
-                leaf = LeafName.of_sidecar("raw" if kind == "raw" else "hldp", name)
-                if wanted is None or leaf.path.encode("utf-8", "surrogateescape") in wanted:
-                    yield leaf, entry.oid
-
-    def epoch_of(self, leaf: LeafName, but: str) -> str | None:
-        """Another epoch than `but` in which the name stands in a tombstone."""
-        return min(self._epochs.get(leaf, set()) - {but}, default=None)
-
-
-def _meta_trees(root: Oid, read: Read) -> Iterator[tuple[str, bytes]]:
-    for top in git.parse_tree(read(root)[1]) if root != git.EMPTY_TREE else []:
-        if top.name == b"meta" and top.mode == TREE_MODE:
-            for entry in git.parse_tree(read(top.oid)[1]):
-                kind = entry.name.decode("utf-8", "replace")
-                if kind in KINDS and entry.mode == TREE_MODE:
-                    yield kind, read(entry.oid)[1]
