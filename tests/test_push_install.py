@@ -218,7 +218,6 @@ def test_regenerated_over_our_delegate(make_forge: Callable[..., Forge]) -> None
     taken(work.push("HEAD:refs/heads/anything"))
 
 
-@pytest.mark.xfail(reason="a foreign file named 10-gitmem is overwritten, and gone after uninstall")
 def test_a_file_of_our_name_that_is_not_ours(plain: Repo) -> None:
     _, folder = plain
     write_script(folder / "hooks/pre-receive.d/10-gitmem", "#!/bin/sh\necho somebody else's\n")
@@ -291,7 +290,6 @@ def test_status_tells_how_the_hooks_stand(plain: Repo, cli: Callable[..., Done])
     assert "nothing to do" in cli("hooks", "uninstall", folder, check=0).text
 
 
-@pytest.mark.xfail(reason="status does not look whether hooks/NAME runs the folder")
 def test_a_delegate_that_went_missing(plain: Repo) -> None:
     """Without a delegate plain git runs nothing of ours: status must not call that ready."""
     _, folder = plain

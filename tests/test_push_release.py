@@ -167,7 +167,6 @@ def test_stale_clone_merges_the_other_way(site: Site, stale: tuple[Clone, str]) 
     assert refuse(site, work, blob, "HEAD:refs/heads/D1") == {"history.purged"}
 
 
-@pytest.mark.xfail(reason="tombstones of the epoch itself are not asked for names on a side branch")
 def test_stale_clone_rewrites_its_history_and_merges(site: Site, stale: tuple[Clone, str]) -> None:
     """Other commit ids, the same leaf: the ids are unknown, the name is not."""
     work, blob = stale

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from typing import NamedTuple
 
-from gitmem import records, sidecar
+from gitmem import checks, records, sidecar
 from gitmem.errors import CorruptError, UsageError
 from gitmem.manifest import FILE_NAME as MANIFEST
 from gitmem.policy import secrets
@@ -120,10 +120,7 @@ def check_content(path: bytes, data: bytes, limits: Limits) -> Iterator[Violatio
     if is_sidecar or leaf is None:
         yield from check_markers(text, data)
     if is_sidecar:
-        try:
-            sidecar.parse(data, text)
-        except CorruptError as fault:
-            yield Violation("sidecar.form", text, _without(fault.message, text))
+        yield from _check_sidecar(text, data)
     elif leaf is not None and leaf.kind == "hldp" and data:
         yield from _check_record(leaf, text, data)
     yield from check_secrets(text, data, limits)
@@ -153,6 +150,17 @@ def check_secrets(text: str, data: bytes, limits: Limits) -> Iterator[Violation]
         for name, line in secrets.find(data):
             what = f"line {line} seems to hold {name}."
             yield Violation("file.secret", text, what, warning=limits.secrets != "refuse")
+
+
+def _check_sidecar(text: str, data: bytes) -> Iterator[Violation]:
+    try:
+        said = sidecar.parse(data, text)
+        checks.check_word("turn_id", said.turn_id, 200)
+        checks.check_word("role", said.role)
+        checks.check_words("tag", said.tags)
+        checks.check_summary(said.summary)
+    except (CorruptError, UsageError) as fault:
+        yield Violation("sidecar.form", text, _without(fault.message, text))
 
 
 def _check_record(leaf: LeafName, text: str, data: bytes) -> Iterator[Violation]:

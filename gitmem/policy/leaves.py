@@ -107,6 +107,9 @@ def _check_fits(leaf: LeafName, new: _Standing) -> Iterator[Violation]:
         yield Violation("sidecar.fits", leaf.sidecar, f"it says {new.state}, and the text is in the branch.")
     if new.state is State.WITHERED and new.text is None:
         yield Violation("sidecar.fits", leaf.sidecar, "it says withered, and no blur is in the branch.")
+    said = new.sidecar
+    if leaf.kind == "raw" and (said.human_visible is not None or said.told_at or said.synced_page_id):
+        yield Violation("sidecar.fits", leaf.sidecar, "it shows a text to humans; only records are shown.")
     if new.state in (State.WITHERED, State.ARCHIVED) and new.sidecar.full_text is None:
         yield Violation("leaf.blob", leaf.sidecar, "it does not say which blob the full text is.")
 
@@ -167,7 +170,10 @@ def _check_bytes(
     if new.state is State.WITHERED and new.text is not None:
         if old.state is State.WITHERED and new.text != old.text and not joined:
             yield Violation("leaf.changed", leaf.path, "its blur is not what it was.")
-        elif old.state is State.ACTIVE and old.text and not _is_blur(old.text, new.text, read):
+        # A home that forgot the original before it ever synced has the blur in all its history.
+        was_purged = new.sidecar.forgotten and new.text == old.text
+        made_up = old.text is not None and not was_purged and not _is_blur(old.text, new.text, read)
+        if old.state is State.ACTIVE and made_up:
             yield Violation("leaf.blur", leaf.path, "it holds more than the original says, or all of it.")
     forgotten = new.state is State.WITHERED and new.sidecar.forgotten
     if forgotten and new.text is not None and new.sidecar.blur != new.text.hex():

@@ -25,6 +25,7 @@ RECORD = "gitmem.hooks"
 _FILE = "10-gitmem"
 _BEFORE = ".before-gitmem"
 _MARK = b"# gitmem: runs the hook that stood here before"
+_OURS = b"-m gitmem hook "
 _PYTHON = b"python='python3'"
 
 
@@ -90,6 +91,10 @@ def install(folder: str) -> list[str]:
     """
     folder = os.path.abspath(folder)
     _check_repository(folder)
+    for name in NAMES:
+        there = f"{folder}/hooks/{name}.d/{_FILE}"
+        if os.path.lexists(there) and _OURS not in _bytes_of(there):
+            raise RefusedError(f"{there} is not a hook of gitmem.", hint="Give it another name.")
     path = _own_hooks_path(folder)
     if path:
         message = f"core.hooksPath of {folder} is {path}: git would not run its own hooks."
@@ -162,7 +167,7 @@ def uninstall(folder: str) -> list[str]:
     try:
         for name in NAMES:
             path = f"{folder}/hooks/{name}"
-            if host.remove(f"{path}.d/{_FILE}"):
+            if _OURS in _bytes_of(f"{path}.d/{_FILE}") and host.remove(f"{path}.d/{_FILE}"):
                 said.append(f"hooks/{name}.d/{_FILE} is removed")
             host.remove(path + ".gitmem-delegate")
             ours = _MARK in _bytes_of(path)
@@ -203,9 +208,17 @@ def _status(folder: str, name: str) -> HookStatus:
         return HookStatus(name, "broken", f"{python} cannot run gitmem: {fault}")
     if data != _script(name, python) or python != host.interpreter():
         return HookStatus(name, "old", f"written for {python}; gitmem hooks install renews it")
-    if not os.path.lexists(f"{folder}/hooks/{name}"):
-        return HookStatus(name, "ready", f"run by central hooks only: there is no hooks/{name}")
+    if not _runs(f"{folder}/hooks/{name}", name):
+        return HookStatus(
+            name, "broken", f"hooks/{name} does not run hooks/{name}.d; gitmem hooks install mends it"
+        )
     return HookStatus(name, "ready")
+
+
+def _runs(path: str, name: str) -> bool:
+    """Whether what stands at `hooks/NAME` runs the hooks of the folder."""
+    data = _bytes_of(path)
+    return os.access(path, os.X_OK) and (_MARK in data or f"{name}.d".encode() in data)
 
 
 @lru_cache(maxsize=16)

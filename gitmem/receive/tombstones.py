@@ -29,6 +29,7 @@ class Tombstones:
     def __init__(self, repository: Repository, heads: Mapping[str, Oid]) -> None:
         """`heads` are the tips of the branches by name, `main` left alone."""
         self._epochs: dict[str, set[str]] = {}
+        self._coming: dict[str, set[str]] = {}
         known = _load(repository)
         fresh: dict[str, tuple[str, list[str]]] = {}
         stale = len(known.keys() - heads.keys())
@@ -49,11 +50,15 @@ class Tombstones:
     def learn(self, epoch: str, tip: Oid, read: Read) -> None:
         """Also take the tombstones of a commit that is not a branch's tip yet."""
         for name in _names(tip, read):
-            self._epochs.setdefault(name, set()).add(epoch)
+            self._coming.setdefault(name, set()).add(epoch)
 
-    def epoch_of(self, leaf: LeafName, but: str) -> str | None:
-        """Another epoch than `but` in which the name stands in a tombstone."""
-        return min(self._epochs.get(leaf.path, set()) - {but}, default=None)
+    def epoch_of(self, leaf: LeafName, epoch: str) -> str | None:
+        """The epoch in which a name stands in a tombstone that forbids it in `epoch`.
+
+        A tombstone that is only coming does not forbid the leaf whose place it takes.
+        """
+        coming = self._coming.get(leaf.path, set()) - {epoch}
+        return min(self._epochs.get(leaf.path, set()) | coming, default=None)
 
 
 def _load(repository: Repository) -> dict[str, tuple[str, list[str]]]:
