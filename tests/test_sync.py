@@ -470,3 +470,18 @@ def test_pages_that_are_only_here_stay_here(pair: Pair) -> None:
     page(mine, "Home.md", "x")
     report = pair.sync(1)[0]
     assert "not exchanged" in report.branches["wiki"].notes[0]
+
+
+def test_an_original_forgotten_before_it_was_ever_sent(pair: Pair, tmp_path: Path) -> None:
+    text = secret("never sent")
+    path = pair.one.write(text, epoch="D300").trace_path
+    pair.one.wither(path, 0.2, forget_original=True)
+    other = pair.one.write(text + "再说一句。", epoch=EPOCH).trace_path
+    pair.one.wither(other, 0.2, forget_original=True)
+    pair.one.archive(other)
+    pair.sync(1, 2)
+    for leaf in (path, other):
+        shown = pair.one.remember(leaf).content
+        assert shown != text
+        assert pair.two.remember(leaf).content == shown
+    assert len(pair.tips()) == len(pair.tips("D300")) == 1

@@ -201,7 +201,7 @@ class Exchange(RuleBasedStateMachine):
 
 def run(examples: int, steps: int) -> None:
     checks = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much]
-    run_state_machine_as_test(  # type: ignore[no-untyped-call]
+    run_state_machine_as_test(
         Exchange,
         settings=settings(
             max_examples=examples, stateful_step_count=steps, deadline=None, suppress_health_check=checks
