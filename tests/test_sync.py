@@ -477,6 +477,10 @@ def test_an_original_forgotten_before_it_was_ever_sent(pair: Pair, tmp_path: Pat
     path = pair.one.write(text, epoch="D300").trace_path
     pair.one.wither(path, 0.2, forget_original=True)
     other = pair.one.write(text + "再说一句。", epoch=EPOCH).trace_path
+    pair.one.wither(other, 0.6)
+    pair.one.archive(other)
+    pair.one.remember(other, restore=True)
+    pair.one.wither(other, 0.6)
     pair.one.wither(other, 0.2, forget_original=True)
     pair.one.archive(other)
     pair.sync(1, 2)

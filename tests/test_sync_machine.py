@@ -217,4 +217,4 @@ def test_two_homes_and_a_host_come_to_the_same() -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
 def test_two_homes_and_a_host_come_to_the_same_for_long() -> None:
-    run(100, 40)
+    run(60, 30)

@@ -42,6 +42,14 @@ def listing(tree: Oid, read: Read, prefix: bytes = b"") -> Tree:
     return found
 
 
+def _sidecars(tree: Oid, read: Read) -> dict[bytes, Oid]:
+    """The files below `meta` of a tree, by path."""
+    if tree == EMPTY_TREE:
+        return {}
+    found = (e.oid for e in git.parse_tree(read(tree)[1]) if e.name == b"meta" and e.mode == TREE_MODE)
+    return {path: file.oid for meta in found for path, file in listing(meta, read, b"meta/").items()}
+
+
 @dataclass(slots=True)
 class _Step:
     """One commit against one of its parents."""
@@ -105,10 +113,15 @@ class EpochCheck:
     added: set[LeafName] = field(default_factory=set)
     """Leaves that the commits bring."""
     _fine: set[tuple[bytes, Oid]] = field(default_factory=set)
+    _tip_tree: Oid = EMPTY_TREE
+    _tip_sidecars: dict[bytes, Oid] | None = None
+    _blurs: dict[LeafName, Oid | None] = field(default_factory=dict)
+    """Of leaves that the tip forgot: the blur it shows."""
 
     def run(self, commits: Iterable[NewCommit], tip_tree: Oid) -> Iterator[Violation]:
         """Check every commit; `tip_tree` is the tree of the last."""
         touched: set[LeafName] = set()
+        self._tip_tree = tip_tree
         for step in steps(commits, self.read):
             for found in self._step(step, touched):
                 yield found.at("", step.commit.oid)
@@ -124,13 +137,34 @@ class EpochCheck:
             before, after = _held(leaf, step.before), _held_after(leaf, step)
             joined = any(_held(leaf, other) == after for other in step.others)
             yield from check_leaf(
-                leaf, before, after, self._blob, limits=self.limits, released=self.released, joined=joined
-            )
+                leaf, before, after, self._blob, limits=self.limits, released=self.released, joined=joined,
+                purged=self._is_purged(leaf, before, after),
+            )  # fmt: skip
             touched.add(leaf)
             if after.sidecar is not None and after.sidecar != before.sidecar:
                 data = self._blob(after.sidecar)
                 if sidecars.is_tombstone(data) or sidecars.is_forgotten(data):
                     self.releases.add(leaf)
+
+    def _is_purged(self, leaf: LeafName, before: Held, after: Held) -> bool:
+        """Whether the tip forgot the leaf's original, and no other text than its blur was ever shown."""
+        if after.sidecar is None:
+            return False
+        if leaf not in self._blurs:
+            self._blurs[leaf] = self._blur(leaf)
+        blur = self._blurs[leaf]
+        return blur is not None and {before.text, after.text} <= {None, blur}
+
+    def _blur(self, leaf: LeafName) -> Oid | None:
+        if self._tip_sidecars is None:
+            self._tip_sidecars = _sidecars(self._tip_tree, self.read)
+        oid = self._tip_sidecars.get(leaf.sidecar.encode("utf-8", "surrogateescape"))
+        if oid is None or not sidecars.is_forgotten(data := self._blob(oid)):
+            return None
+        try:
+            return bytes.fromhex(sidecars.parse(data, leaf.sidecar).blur or "") or None
+        except CorruptError:
+            return None
 
     def _files(self, step: _Step) -> Iterator[Violation]:
         odd = [

@@ -64,11 +64,13 @@ def check_leaf(
     limits: Limits,
     released: Released,
     joined: bool = False,
+    purged: bool = False,
 ) -> Iterator[Violation]:
     """Whether a commit may turn a leaf from `before` into `after`.
 
     `joined` says that another parent of the commit, a merge, holds exactly `after`: there the leaf
-    got so by steps of its own.
+    got so by steps of its own. `purged` says that its original was forgotten before it ever came
+    here: its blur stands in all its history.
     """
     old, new = _stand(before, read), _stand(after, read)
     if old.state is State.RELEASED:
@@ -80,13 +82,13 @@ def check_leaf(
         elif after.sidecar is not None:
             yield Violation("sidecar.fits", leaf.sidecar, "it speaks of a leaf that is not there.")
         return
-    yield from _check_fits(leaf, new)
+    yield from _check_fits(leaf, new, purged=purged)
     if new.state is State.RELEASED:
         yield from _check_tombstone(leaf, after, old, read, joined=joined)
     elif old.state is None and (epoch := released(leaf)) is not None:
         yield Violation("leaf.released", leaf.path, f"that name was released in {epoch}.")
     yield from _check_move(leaf, old, new, joined=joined)
-    yield from _check_bytes(leaf, old, new, read, joined=joined)
+    yield from _check_bytes(leaf, old, new, read, joined=joined, purged=purged)
     forgets = new.sidecar.forgotten and not old.sidecar.forgotten
     if (new.state is State.RELEASED or forgets) and not joined and not limits.may_release:
         yield Violation("release.role", leaf.path, "this account may not release.")
@@ -101,7 +103,7 @@ def _check_released(
         yield Violation("leaf.released", leaf.sidecar, "its tombstone was changed.")
 
 
-def _check_fits(leaf: LeafName, new: _Standing) -> Iterator[Violation]:
+def _check_fits(leaf: LeafName, new: _Standing, *, purged: bool) -> Iterator[Violation]:
     """A state's sidecar and text belong together."""
     if new.state in (State.ARCHIVED, State.RELEASED) and new.text is not None:
         yield Violation("sidecar.fits", leaf.sidecar, f"it says {new.state}, and the text is in the branch.")
@@ -110,7 +112,7 @@ def _check_fits(leaf: LeafName, new: _Standing) -> Iterator[Violation]:
     said = new.sidecar
     if leaf.kind == "raw" and (said.human_visible is not None or said.told_at or said.synced_page_id):
         yield Violation("sidecar.fits", leaf.sidecar, "it shows a text to humans; only records are shown.")
-    if new.state in (State.WITHERED, State.ARCHIVED) and new.sidecar.full_text is None:
+    if new.state in (State.WITHERED, State.ARCHIVED) and new.sidecar.full_text is None and not purged:
         yield Violation("leaf.blob", leaf.sidecar, "it does not say which blob the full text is.")
 
 
@@ -155,7 +157,7 @@ def _check_move(leaf: LeafName, old: _Standing, new: _Standing, *, joined: bool)
 
 
 def _check_bytes(
-    leaf: LeafName, old: _Standing, new: _Standing, read: ReadBlob, *, joined: bool
+    leaf: LeafName, old: _Standing, new: _Standing, read: ReadBlob, *, joined: bool, purged: bool
 ) -> Iterator[Violation]:
     """No change of state changes what was said."""
     if old.state is None or new.state is State.RELEASED:
@@ -170,10 +172,7 @@ def _check_bytes(
     if new.state is State.WITHERED and new.text is not None:
         if old.state is State.WITHERED and new.text != old.text and not joined:
             yield Violation("leaf.changed", leaf.path, "its blur is not what it was.")
-        # A home that forgot the original before it ever synced has the blur in all its history.
-        was_purged = new.sidecar.forgotten and new.text == old.text
-        made_up = old.text is not None and not was_purged and not _is_blur(old.text, new.text, read)
-        if old.state is State.ACTIVE and made_up:
+        elif old.state is State.ACTIVE and old.text and not purged and not _is_blur(old.text, new.text, read):
             yield Violation("leaf.blur", leaf.path, "it holds more than the original says, or all of it.")
     forgotten = new.state is State.WITHERED and new.sidecar.forgotten
     if forgotten and new.text is not None and new.sidecar.blur != new.text.hex():
