@@ -237,9 +237,13 @@ class Transaction:
         return made
 
     def _taken(self, second: str) -> list[str]:
-        """Names of that second which no new leaf may have: those here, and tombstones anywhere."""
+        """Names of that second which no new leaf may have: those here, and tombstones anywhere.
+
+        In a home that syncs, those of all epochs: a name that is released in one epoch before the
+        other epoch was pushed would be refused there.
+        """
         rows = self._memory.catalog_rows_of(second)
-        here = [r.leaf.name for r in rows if r.epoch == self.epoch or r.state is State.RELEASED]
+        here = [r.leaf.name for r in rows if self._home or r.epoch == self.epoch or r.state is State.RELEASED]
         return here + [leaf.name for _, leaf in self._draft.touched if leaf.name.startswith(second)]
 
     def _known_turn(self, turn_id: str, role: str | None, data: bytes) -> Leaf | None:

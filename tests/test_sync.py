@@ -489,3 +489,44 @@ def test_an_original_forgotten_before_it_was_ever_sent(pair: Pair, tmp_path: Pat
         assert shown != text
         assert pair.two.remember(leaf).content == shown
     assert len(pair.tips()) == len(pair.tips("D300")) == 1
+
+
+def test_a_name_that_two_epochs_have_and_one_releases(pair: Pair) -> None:
+    """Such names come from before the first remote. The other epoch goes first."""
+    with pair.one.repository.locked():
+        who = pair.one.gitmem_person(pair.one.now())
+        name = "raw/20260101-000000.txt"
+        for epoch in ("D301", "D302"):
+            root = pair.one.ensure_epoch(epoch)
+            pair.one.repository.commit(
+                epoch, {name: epoch.encode()}, "write\n", base=root, author=who, committer=who
+            )
+    pair.one.release(f"{PERSONA}/D301/{name}")
+    pair.sync(1, 2)
+    assert pair.two.trace(f"{PERSONA}/D301/{name}").status == "released"
+    assert pair.two.trace(f"{PERSONA}/D302/{name}").content == "D302"
+
+
+def test_names_of_one_second_differ_over_all_epochs_once_there_is_a_remote(pair: Pair) -> None:
+    names = {pair.one.write("x", epoch=epoch).trace_path.name for epoch in ("D1", "D2", EPOCH)}
+    assert len(names) == 3
+
+
+def test_the_same_name_is_purged_in_two_epochs_at_once(pair: Pair) -> None:
+    """The purge of one epoch leaves what the other's still has to read."""
+    with pair.one.repository.locked():
+        who = pair.one.gitmem_person(pair.one.now())
+        name = "raw/20260101-000000.txt"
+        for epoch in ("D301", "D302"):
+            root = pair.one.ensure_epoch(epoch)
+            pair.one.repository.commit(
+                epoch, {name: secret(epoch).encode()}, "write\n", base=root, author=who, committer=who
+            )
+    pair.sync(1, 2)
+    pair.two.write("new", epoch="D301")
+    pair.two.write("new", epoch="D302")
+    for epoch in ("D301", "D302"):
+        pair.one.wither(f"{PERSONA}/{epoch}/{name}", 0.6, forget_original=True)
+    pair.sync(1, 2, 1)
+    assert len(pair.tips("D301")) == len(pair.tips("D302")) == 1
+    fsck(pair.two.repository.folder)

@@ -142,7 +142,11 @@ class _Batch:
         second = times.to_name(entry.at)
         if second not in self._counts:
             rows = self._memory.catalog_rows_of(second)
-            names = [row.leaf.name for row in rows if row.epoch == self._epoch or row.state is State.RELEASED]
+            names = [
+                row.leaf.name
+                for row in rows
+                if self._home or row.epoch == self._epoch or row.state is State.RELEASED
+            ]
             self._counts[second] = last_count(names)
         self._counts[second] += 1
         return LeafName("raw", make_name(second, entry.label, self._counts[second], self._home))

@@ -11,6 +11,7 @@ and never by `git prune` or `rev-list --not`, which list objects that are still 
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 from collections.abc import Collection, Iterable, Mapping
@@ -268,12 +269,20 @@ class _Purge:
         needed = Needed((inventory.packs[base] for base in closed), known)
         git.reachable_from(refs.values(), self.read, needed)
         worktrees.add_needed(self.repository.folder, refs, self.read, needed)
+        self._spare_others(needed)
         unneeded = {oid for oid in inventory.outside(closed) if oid not in needed}
         sure = self.journal.doomed | self.journal.staged | dropped
         sure |= self._old_objects(needed) | self.repository.stray_ids()
         working = worktrees.is_working(self.repository.folder)
         texts = _texts(unneeded, self.read, victims) if working else []
         return (sure & unneeded) | _tainted(unneeded - sure, self.read, victims, texts)
+
+    def _spare_others(self, needed: Needed) -> None:
+        """What the purges of other epochs still have to read; it is theirs to delete."""
+        for epoch in pending(self.repository):
+            for tip in Journal.load(self.repository, epoch).old if epoch != self.epoch else ():
+                with contextlib.suppress(CorruptError):  # that purge has begun to delete
+                    git.reachable([tip], self.read, needed)
 
     def _old_objects(self, needed: Needed) -> set[Oid]:
         """What the old tips lead to and `needed` does not have."""

@@ -305,8 +305,12 @@ class Exchange:
             else:
                 continue
             self._asked.setdefault(name, []).extend(plan.asked or ([raw] if raw and holds else []))
-        if updates:
-            self._send(incoming, {HEADS + plan.branch: plan for plan in made}, updates, lease)
+        by_ref = {HEADS + plan.branch: plan for plan in made}
+        # A name may stand in two epochs. Once one of them is released, the other would be refused.
+        for last in (False, True):
+            part = {ref: oid for ref, oid in updates.items() if bool(by_ref[ref].telling) is last}
+            if part:
+                self._send(incoming, by_ref, part, _only(lease, part))
         return bool(updates)
 
     def _send(

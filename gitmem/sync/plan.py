@@ -99,6 +99,7 @@ def make(branch: str, tips: Tips, read: Read) -> Plan:
     plan.target = ours
     if tips.theirs is None:
         plan.push, plan.sent = ours, len(history([ours], plan.stage.read)) if ours else 0
+        plan.telling = len(_all(victims))
         return plan
     plan.theirs = clean[tips.theirs]
     _meet(plan, ours, None if tips.seen is None else clean[tips.seen], rewrite, victims)
