@@ -38,17 +38,19 @@ class Scene:
         before = killer.run(prepared, "trace", killer.run(prepared, "paths"))
         repository = prepared / REPOSITORY
         hook = repository / "hooks/post-receive.d/10-gitmem"
-        text = hook.read_text()
+        script = hook.read_text()
         hook.write_text("#!/bin/sh\n")
         work = Clone.make(folder / "work", str(repository), {})
         lines = []
         for epoch, turn in TURNS.items():
             work.git("switch", "-q", epoch)
             old = work.git("rev-parse", "HEAD")
-            new = work.commit({TARGET: None, SIDECAR: TOMBSTONE + turn}, f"release {TARGET}")
+            # An archived leaf has left the branch already.
+            text = {TARGET: None} if (work.folder / TARGET).exists() else {}
+            new = work.commit(text | {SIDECAR: TOMBSTONE + turn}, f"release {TARGET}")
             lines.append(f"{old} {new} refs/heads/{epoch}\n")
         taken(work.push(*TURNS))
-        hook.write_text(text)
+        hook.write_text(script)
         return cls(killer, prepared, lines, before)
 
     def check(self, home: Path, step: str) -> None:
