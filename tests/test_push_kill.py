@@ -82,22 +82,23 @@ class Scene:
             shutil.rmtree(work.folder)
 
 
-def sweep(scene: Scene, folder: Path, every: int, modes: tuple[str, ...]) -> None:
+def sweep(scene: Scene, folder: Path, every: int, shift: int = 0) -> None:
+    """Kill at every so many steps, in one mode after the other, beginning with the mode of `shift`."""
     home = folder / "trial"
     shutil.copytree(scene.prepared, home)
     steps = scene.killer.steps(home, "post_receive", scene.lines)
     scene.check(home, "no kill")
     assert len(steps) > 40
     for at in range(1, len(steps) + 1, every):
-        for mode in modes[(at // every) % len(modes) :][:1] if every > 1 else modes:
-            shutil.rmtree(home)
-            shutil.copytree(scene.prepared, home)
-            step = scene.killer.kill(home, "post_receive", scene.lines, at, mode)
-            if step is None:
-                continue
-            check_fsck(home)
-            scene.finish(home, at)
-            scene.check(home, step)
+        mode = MODES[(at // every + shift) % len(MODES)]
+        shutil.rmtree(home)
+        shutil.copytree(scene.prepared, home)
+        step = scene.killer.kill(home, "post_receive", scene.lines, at, mode)
+        if step is None:
+            continue
+        check_fsck(home)
+        scene.finish(home, at)
+        scene.check(home, step)
     shutil.rmtree(home)
 
 
@@ -109,14 +110,15 @@ def killer(tmp_path: Path) -> Iterator[Killer]:
 
 
 def test_kill_at_some_steps(killer: Killer, tmp_path: Path) -> None:
-    sweep(Scene.make(killer, tmp_path, "packed"), tmp_path, 11, MODES)
+    sweep(Scene.make(killer, tmp_path, "packed"), tmp_path, 11)
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(3000)
-@pytest.mark.parametrize("state", ["loose", "packed", "archived packed"])
-def test_kill_at_every_step(state: str, killer: Killer, tmp_path: Path) -> None:
-    sweep(Scene.make(killer, tmp_path, state), tmp_path, 1, MODES)
+@pytest.mark.parametrize(("shift", "state"), enumerate(["loose", "packed", "archived packed"]))
+def test_kill_at_every_step(state: str, shift: int, killer: Killer, tmp_path: Path) -> None:
+    """Each step in each state, and over the three states in each mode."""
+    sweep(Scene.make(killer, tmp_path, state), tmp_path, 1, shift)
 
 
 def test_push_is_killed_before_post_receive(killer: Killer, tmp_path: Path) -> None:
