@@ -17,6 +17,7 @@ from gitmem.policy.commits import EpochCheck, NewCommit, listing
 from gitmem.policy.files import File, check_content, check_place, check_twins, leaf_of
 from gitmem.policy.leaves import NOTHING, Held, check_leaf
 from gitmem.policy.manifests import check_main
+from gitmem.policy.objects import commit_fault, tree_fault
 from gitmem.policy.refs import Update, check_history, check_update
 from gitmem.policy.rules import RULES, Limits, Violation, shown
 from gitmem.policy.secrets import find
@@ -436,3 +437,67 @@ def test_the_shape_of_history() -> None:
     assert shape(None, child, below=set(), purged=set()) == ["history.shared"]
     assert shape(B, root, merge, below={B}, purged=set()) == ["history.root"]
     assert shape(A, child, below={A}, purged={B}) == ["history.purged"]
+
+
+# -- git's own objects ---------------------------------------------------------------------------
+
+
+def tree(*entries: tuple[bytes, bytes]) -> bytes:
+    return b"".join(mode + b" " + name + b"\0" + A for mode, name in entries)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        tree((b"100644", b"a"), (b"100644", b"a")),
+        tree((b"100644", b"a"), (b"40000", b"a")),
+        tree((b"100644", b"b"), (b"100644", b"a")),
+        tree((b"40000", b"raw"), (b"40000", b"meta")),
+        tree((b"040000", b"meta")),
+        tree((b"100664", b"a")),
+        tree((b"100644", b"..")),
+        tree((b"100644", b".git")),
+        b"100644 a\0short",
+    ],
+)
+def test_malformed_trees(data: bytes) -> None:
+    assert tree_fault(data)
+
+
+def test_well_formed_trees() -> None:
+    assert tree_fault(tree((b"100644", b"a.txt"), (b"40000", b"a"), (b"100755", b"b"))) == ""
+    assert tree_fault(b"") == ""
+
+
+WHO = b"author A <a@b> 1 +0000\ncommitter A <a@b> 1 +0000"
+
+
+@pytest.mark.parametrize(
+    ("head", "message", "fine"),
+    [
+        (WHO, b"x\n", True),
+        (WHO + b"\nencoding GBK\ngpgsig -----\n folded\n -----", b"x\n", True),
+        (WHO, b"a\0b", False),
+        (WHO + b"\nnote secret", b"x\n", False),
+        (b"author A <a@b> 1 +0000", b"x\n", False),
+        (WHO + b"\nauthor B <a@b> 1 +0000", b"x\n", False),
+    ],
+)
+def test_commits_have_their_form(head: bytes, message: bytes, fine: bool) -> None:
+    assert (commit_fault(b"tree " + b"1" * 40 + b"\n" + head + b"\n\n" + message) == "") is fine
+
+
+def test_a_leaf_may_come_with_its_original_forgotten() -> None:
+    """The history that a purge leaves: the blur from the start, and sidecars without an original."""
+    past = History()
+    blur = "今天下雨了。……".encode()
+    named = hash_object("blob", blur).hex()
+    root = past.commit({})
+    first = past.commit({LEAF.path: blur}, root.oid)
+    withered = past.commit({LEAF.sidecar: b"state: withered\n"}, first.oid)
+    last = Sidecar(state=State.WITHERED, forgotten=True, blur=named)
+    forgotten = past.commit({LEAF.sidecar: sidecars.dump(last)}, withered.oid)
+    assert past.check(root, first, withered, forgotten) == []
+    assert "leaf.blob" in past.check(root, first, withered)
+    wrong = past.commit({LEAF.path: blur + b"!"}, forgotten.oid)
+    assert "leaf.blob" in past.check(root, first, withered, forgotten, wrong)

@@ -10,6 +10,7 @@ from gitmem import sidecar as sidecars
 from gitmem.errors import CorruptError
 from gitmem.policy.files import File, check_content, check_place, check_twins, leaf_of
 from gitmem.policy.leaves import Held, check_leaf
+from gitmem.policy.objects import commit_fault, tree_fault
 from gitmem.policy.rules import Limits, Released, Violation
 from gitmem.store import objects as git
 from gitmem.store.objects import EMPTY_TREE, TREE_MODE, Oid, Read
@@ -29,6 +30,8 @@ class NewCommit:
     parents: tuple[Oid, ...]
     changes: Mapping[bytes, File | None]
     """Files that differ from the parent (None: gone); of a merge, nothing: it is compared here."""
+    trees: frozenset[Oid] = frozenset()
+    """Trees below the root that differ from the parent's; of a merge, nothing."""
 
 
 def listing(tree: Oid, read: Read, prefix: bytes = b"") -> Tree:
@@ -94,6 +97,27 @@ def steps(commits: Iterable[NewCommit], read: Read) -> Iterator[_Step]:
                     after[path] = file
         if children[commit.oid]:
             trees[commit.oid] = after
+
+
+def check_objects(commits: Iterable[NewCommit], read: Read, *, trees: bool) -> Iterator[Violation]:
+    """The form of every new commit, and with `trees` of every new tree, where git has not looked."""
+    seen: set[Oid] = {EMPTY_TREE}
+    for commit in commits:
+        fault = commit_fault(read(commit.oid)[1])
+        if fault:
+            yield Violation("history.damaged", "", fault).at("", commit.oid)
+        mine = {commit.tree, *commit.trees} if trees else set()
+        mine |= _trees_below(commit.tree, read) if trees and len(commit.parents) > 1 else set()
+        for tree in mine - seen:
+            if fault := tree_fault(read(tree)[1]):
+                yield Violation("history.damaged", "", fault).at("", commit.oid)
+        seen |= mine
+
+
+def _trees_below(tree: Oid, read: Read) -> set[Oid]:
+    entries = git.parse_tree(read(tree)[1]) if tree != EMPTY_TREE else []
+    below = {entry.oid for entry in entries if entry.mode == TREE_MODE}
+    return below.union(*(_trees_below(oid, read) for oid in below))
 
 
 def _difference(before: Tree, after: Tree) -> dict[bytes, File | None]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from gitmem import host
 from gitmem.errors import CorruptError
-from gitmem.policy.commits import EpochCheck, NewCommit
+from gitmem.policy.commits import EpochCheck, NewCommit, check_objects
 from gitmem.policy.files import File
 from gitmem.policy.manifests import check_main
 from gitmem.policy.pages import check_wiki
@@ -23,6 +23,8 @@ from gitmem.store.repository import Repository
 from gitmem.tracepath import LeafName
 
 _NONE = b"0" * 40
+_FOLDER = b"040000"
+_ABSENT = b"000000"
 
 
 @dataclass(slots=True)
@@ -105,6 +107,10 @@ def _examine_branches(push: Push, updates: Sequence[Update], result: Examination
         found = [*_check_history(push, update, chain, chains, purged)]
         try:
             if not found:
+                # In its own repositories git has looked at the form of trees when it took the push.
+                trees = not (push.environment and push.repository.is_strict)
+                found = [*check_objects(chain, push.repository.reader(), trees=trees)]
+            if not found:
                 found = [*_check_content(push, update, chain, released, result)]
         except CorruptError as fault:
             found = [Violation("history.damaged", "", fault.message)]
@@ -184,29 +190,38 @@ def new_commits(
         return {}
     lines = "\n".join([*wanted, *("^" + oid.hex() for oid in hidden)]) + "\n"
     out = host.git(
-        folder, "log", "-z", "--raw", "-r", "--root", "--no-abbrev", "--no-renames", "--diff-merges=off",
-        "--ignore-submodules=none", "--no-ext-diff", "--topo-order", "--reverse", "--stdin",
-        "--format=%x01%H %T %P",
+        folder, "log", "-z", "--raw", "-r", "-t", "--root", "--no-abbrev", "--no-renames",
+        "--diff-merges=off", "--ignore-submodules=none", "--no-ext-diff", "--topo-order", "--reverse",
+        "--stdin", "--format=%x01%H %T %P",
         data=lines.encode(), more=environment,
     )  # fmt: skip
     return _parse_log(out)
 
 
 def _parse_log(out: bytes) -> dict[Oid, NewCommit]:
-    found: dict[Oid, NewCommit] = {}
-    changes: dict[bytes, File | None] = {}
+    ids: list[tuple[Oid, ...]] = []
+    changes: list[dict[bytes, File | None]] = []
+    trees: list[set[Oid]] = []
     fields = iter(out.split(b"\0"))
     for field_ in fields:
         line = field_.lstrip(b"\n")
         if line.startswith(b"\x01"):
-            ids = [bytes.fromhex(word.decode("ascii")) for word in line[1:].split()]
-            changes = {}
-            found[ids[0]] = NewCommit(ids[0], ids[1], tuple(ids[2:]), changes)
+            ids.append(tuple(bytes.fromhex(word.decode("ascii")) for word in line[1:].split()))
+            changes.append({})
+            trees.append(set())
         elif line.startswith(b":"):
-            _, mode, _, oid, _ = line.split()
-            path = next(fields)
-            changes[path] = None if oid == _NONE else File(mode, bytes.fromhex(oid.decode("ascii")))
-    return found
+            before, mode, _, oid, _ = line[1:].split()
+            path, new = next(fields), None if oid == _NONE else bytes.fromhex(oid.decode("ascii"))
+            if mode == _FOLDER and new is not None:
+                trees[-1].add(new)
+            if mode not in (_FOLDER, _ABSENT) and new is not None:
+                changes[-1][path] = File(mode, new)
+            elif before not in (_FOLDER, _ABSENT):
+                changes[-1][path] = None
+    return {
+        commit: NewCommit(commit, tree, tuple(parents), change, frozenset(below))
+        for (commit, tree, *parents), change, below in zip(ids, changes, trees, strict=True)
+    }
 
 
 def _chain(tip: Oid, pool: Mapping[Oid, NewCommit]) -> list[NewCommit]:

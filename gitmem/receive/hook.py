@@ -159,7 +159,7 @@ def _note_flight(folder: str) -> None:
     path = _flight(folder)
     forget_ended(folder)
     os.makedirs(os.path.dirname(path), exist_ok=True)
-    host.write_durable(path, b"")
+    host.write_new(path, b"")
 
 
 def post_receive(folder: str, lines: Iterable[bytes]) -> list[str]:

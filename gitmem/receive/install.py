@@ -206,7 +206,7 @@ def _status(folder: str, name: str) -> HookStatus:
     fault = _why_not(python)
     if fault:
         return HookStatus(name, "broken", f"{python} cannot run gitmem: {fault}")
-    if data != _script(name, python) or python != host.interpreter():
+    if data != _script(name, python) or not _same(python, host.interpreter()):
         return HookStatus(name, "old", f"written for {python}; gitmem hooks install renews it")
     if not _runs(f"{folder}/hooks/{name}", name):
         return HookStatus(
@@ -219,6 +219,11 @@ def _runs(path: str, name: str) -> bool:
     """Whether what stands at `hooks/NAME` runs the hooks of the folder."""
     data = _bytes_of(path)
     return os.access(path, os.X_OK) and (_MARK in data or f"{name}.d".encode() in data)
+
+
+def _same(one: str, other: str) -> bool:
+    """Whether two names are of one Python: `python` and `python3` of an environment are."""
+    return os.path.dirname(one) == os.path.dirname(other) and os.path.realpath(one) == os.path.realpath(other)
 
 
 @lru_cache(maxsize=16)

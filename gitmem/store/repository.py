@@ -54,6 +54,10 @@ CONFIG = {
     "maintenance.auto": "false",
     "core.logAllRefUpdates": "false",
     "core.fsync": "all",
+    "receive.fsckObjects": "true",
+    "receive.fsck.zeroPaddedFilemode": "error",
+    "receive.fsck.badFilemode": "error",
+    "receive.fsck.nulInCommit": "error",
     "uploadpack.allowReachableSHA1InWant": "false",
     "uploadpack.allowAnySHA1InWant": "false",
 }
@@ -263,6 +267,12 @@ class Repository:
     def blob(self, oid: Oid) -> bytes:
         """A blob's bytes."""
         return self.read(oid)[1]
+
+    @property
+    def is_strict(self) -> bool:
+        """Whether git itself refuses pushed trees of another form than its own."""
+        config = self._fresh().config
+        return all(key in config and config[key] == CONFIG[key] for key in CONFIG if "fsck" in key)
 
     def is_below(self, old: Oid, new: Oid) -> bool:
         """Whether the commit `old` is `new`, or one of its ancestors."""

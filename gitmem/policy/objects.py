@@ -1,0 +1,54 @@
+"""Rules for git's own objects: each tree and commit has the one form that every reader understands alike.
+
+A tree with a doubled name, out of order, or with a mode spelled otherwise is read differently by
+different programs: one would show what another has purged.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+from gitmem.errors import CorruptError
+from gitmem.policy.rules import shown
+from gitmem.store.objects import TREE_MODE, Commit, Entry, parse_tree
+
+_MODES = frozenset([b"100644", b"100755", b"120000", b"160000", TREE_MODE])
+_HEADERS = frozenset([b"author", b"committer", b"encoding", b"gpgsig", b"gpgsig-sha256", b"mergetag"])
+
+
+def tree_fault(data: bytes) -> str:
+    """What is wrong with a tree's bytes; empty where nothing is."""
+    try:
+        entries = parse_tree(data)
+    except CorruptError as fault:
+        return fault.message
+    odd = next((entry for entry in entries if entry.mode not in _MODES), None)
+    if odd is not None:
+        return f"the tree entry {shown(odd.name)} has the mode {shown(odd.mode)}."
+    if any(_key(first) >= _key(second) for first, second in pairwise(entries)):
+        return "a tree's entries are not in git's order."
+    names = {entry.name for entry in entries}
+    if len(names) != len(entries):
+        return "a tree has two entries of one name."
+    if names & {b".", b"..", b".git"} or any(b"/" in name for name in names):
+        return "a tree has an entry that no file can be named."
+    return ""
+
+
+def _key(entry: Entry) -> bytes:
+    return entry.name + b"/" if entry.mode == TREE_MODE else entry.name
+
+
+def commit_fault(data: bytes) -> str:
+    """What is wrong with a commit's bytes; empty where nothing is."""
+    try:
+        commit = Commit.parse(data)
+    except CorruptError as fault:
+        return fault.message
+    if b"\0" in data:
+        return "a commit holds a NUL character."
+    names = [header.partition(b" ")[0] for header in commit.headers]
+    if names[:2] != [b"author", b"committer"] or names.count(b"author") + names.count(b"committer") != 2:
+        return "a commit does not name one author and one committer."
+    odd = next((name for name in names if name not in _HEADERS), None)
+    return "" if odd is None else f"a commit has the unknown header {shown(odd)}."
