@@ -455,8 +455,6 @@ def tree(*entries: tuple[bytes, bytes]) -> bytes:
         tree((b"40000", b"raw"), (b"40000", b"meta")),
         tree((b"040000", b"meta")),
         tree((b"100664", b"a")),
-        tree((b"100644", b"..")),
-        tree((b"100644", b".git")),
         b"100644 a\0short",
     ],
 )

@@ -11,6 +11,7 @@ from gitmem.store.objects import BLOB_MODE, Read
 
 PAGE_BYTES = 8 * 1024 * 1024
 """Forgejo neither shows nor edits a longer page."""
+_NO_NAMES = (b"", b".", b"..", b".git")
 _FORGES = (b".forgejo", b".gitea", b".github")
 
 
@@ -30,6 +31,8 @@ def _check_file(path: bytes, file: File, read: Read, limits: Limits) -> Iterator
     text = shown(path)
     if path.lower().split(b"/")[0] in _FORGES:
         yield Violation("file.workflow", text, "a forge would take it as instructions.")
+    if any(part.lower() in _NO_NAMES for part in path.split(b"/")):
+        yield Violation("file.path", text, "no file can be named so.")
     if file.mode != BLOB_MODE:
         yield Violation("file.mode", text, "it is a link, a submodule or executable.")
         return
