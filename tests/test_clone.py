@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -14,6 +15,7 @@ import pytest
 from gitmem import ConflictError, Home, Memory, NotFoundError, Reach, RefusedError, UnavailableError
 from gitmem.clone import CopyReport, clone, sync
 from gitmem.receive.install import install
+from gitmem.store.worktrees import Checkout
 from tests.conftest import Done, run_git
 from tests.forge import Forge
 from tests.traces import raw_files, runs_of
@@ -556,6 +558,122 @@ def test_host_without_hooks_is_told_of(world: World, tmp_path: Path) -> None:
     assert any("still serves" in place.detail for place in report.places)
     assert found_below(copy) == []
     assert tip != head(copy / "D118")
+
+
+@pytest.fixture
+def hookless(world: World, tmp_path: Path) -> Path:
+    """A host without hooks."""
+    bare = tmp_path / "plain.git"
+    shutil.copytree(world.server, bare)
+    shutil.rmtree(bare / "hooks", ignore_errors=True)
+    return bare
+
+
+def release_by_hand(url: Path, leaf: str, place: Path) -> None:
+    """Push a tombstone from a clone of its own."""
+    run_git(place.parent, "clone", "-q", "-b", "D118", str(url), str(place))
+    run_git(place, "rm", "-q", leaf)
+    commit(place, f"meta/{leaf.replace('.txt', '.yaml')}", TOMBSTONE)
+    run_git(place, "push", "-q")
+
+
+def serves(report: CopyReport) -> bool:
+    return any("still serves" in place.detail for place in report.places)
+
+
+@pytest.mark.parametrize("unpushed", [False, True])
+def test_release_elsewhere_on_a_host_without_hooks(
+    world: World, hookless: Path, tmp_path: Path, *, unpushed: bool
+) -> None:
+    copy = tmp_path / "c"
+    clone(str(hookless), copy)
+    mine = commit(copy / "D118", NEW, "没有推送的。") if unpushed else ""
+    release_by_hand(hookless, world.leaf, tmp_path / "other")
+    for news in (True, False, False):
+        report = sync(copy)
+        assert serves(report)
+        assert not report.stopped
+        assert bool(report.released) == news
+        assert found_below(copy) == []
+        assert not (copy / ".git/gitmem.purge/D118.json").exists()
+        run_git(copy, "fsck", "--full", "--strict", "--no-dangling")
+    if mine:
+        assert show(copy / "D118", f"HEAD:{NEW}") == "没有推送的。".encode()
+    run_git(copy, "fetch", "-q")  # plain git brings the text back
+    assert found_below(copy)
+    assert serves(sync(copy))
+    assert found_below(copy) == []
+
+
+def test_clone_of_a_host_that_still_serves_a_released_text(
+    world: World, hookless: Path, tmp_path: Path
+) -> None:
+    release_by_hand(hookless, world.leaf, tmp_path / "other")
+    copy = tmp_path / "c"
+    report = clone(str(hookless), copy, last=1)
+    assert serves(report)
+    assert found_below(copy) == []
+    assert clone(str(hookless), copy).branches[0].added
+    assert found_below(copy) == []
+    assert serves(sync(copy))
+    assert status(copy / "D118") == ""
+
+
+def test_journal_that_names_what_was_never_here_is_carried_out(
+    world: World, hookless: Path, tmp_path: Path
+) -> None:
+    copy = tmp_path / "c"
+    clone(str(hookless), copy)
+    old = head(copy / "D118")
+    release_by_hand(hookless, world.leaf, tmp_path / "other")
+    journal = {"old": [old, head(hookless, "D118")], "doomed": [], "packs": []}
+    (copy / ".git/gitmem.purge").mkdir()
+    (copy / ".git/gitmem.purge/D118.json").write_text(json.dumps(journal), "utf-8")
+    assert sync(copy).released
+    assert found_below(copy) == []
+
+
+@pytest.mark.parametrize("names", [("D118", "D119"), ("D119", "D120")])
+def test_new_leaf_that_quotes_a_released_one_arrives(world: World, names: tuple[str, str]) -> None:
+    world.sync()
+    quote = f"有人说过：{SECRET}"
+    for number, epoch in enumerate(names):
+        world.memory.write(quote, epoch=epoch, at=f"2026-06-03T08:0{number}:00+08:00")
+    world.release()
+    run_git(world.server, "tag", "beside", names[1])
+    report = world.sync()
+    assert report.complete
+    assert report.released == 1
+    for epoch in names:
+        assert (
+            show(world.copy, f"origin/{epoch}:raw/20260603-080{names.index(epoch)}00.txt").decode() == quote
+        )
+    assert head(world.copy, "beside") == head(world.copy, f"origin/{names[1]}")
+    run_git(world.copy, "fsck", "--full", "--strict", "--no-dangling")
+    assert not (world.epoch / world.leaf).exists()
+
+
+def test_branch_that_cannot_be_moved_does_not_hold_up_a_purge(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.memory.write("别处。", epoch="D119", at="2026-06-03T08:00:00+08:00")
+    world.release()
+    carry_out = Checkout.carry_out
+
+    def in_the_way(checkout: Checkout) -> None:
+        if checkout.worktree.name == "D119":
+            raise ConflictError("a file was put there.", hint="Move it.")
+        carry_out(checkout)
+
+    monkeypatch.setattr(Checkout, "carry_out", in_the_way)
+    report = world.sync()
+    assert [(each.stopped, each.remedy) for each in report.branches if each.name == "D119"] == [
+        ("a file was put there", "Move it.")
+    ]
+    world.assert_gone()
+    monkeypatch.undo()
+    assert world.sync().complete
+    assert head(world.copy / "D119") == head(world.server, "D119")
 
 
 def test_over_http_with_a_token(world: World, make_forge: Callable[..., Forge], tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from typing import NamedTuple
 from gitmem import host
 from gitmem.clone.files import differences, find_file
 from gitmem.clone.folder import TRACKING, WorkingCopy, open_copy, quoted, reconnect
-from gitmem.clone.plan import Plan, Roots, StopError, Tips, make_plan, victims_of
+from gitmem.clone.plan import Plan, Roots, StopError, Tips, make_plan, map_commits, victims_of
 from gitmem.clone.report import BranchReport, CopyReport
 from gitmem.errors import ConflictError, CorruptError, UnavailableError, UsageError
 from gitmem.report import Place, Reach
@@ -117,10 +117,13 @@ class Update:
         clean = all(plan.is_clean for plan in plans)
         if clean and plans:
             self._take_packs()
-        for plan in plans:
-            self._carry_out(plan, stored=clean)
+        # Nothing is purged before every branch has its new commits: what no ref leads to yet might
+        # be taken for something that quotes a released leaf.
+        moved = [step for plan in plans if (step := self._carry_out(plan, stored=clean)) is not None]
         if clean and plans:
-            self._take_tags()
+            self._take_tags(plans)
+        for step in moved:
+            self._finish(step)
         self.report.branches.sort(key=lambda branch: (branch.name != MAIN, natural_order(branch.name)))
 
     # -- what is to be done ------------------------------------------------------------------
@@ -196,17 +199,25 @@ class Update:
 
     # -- doing it ----------------------------------------------------------------------------
 
-    def _carry_out(self, plan: Plan, *, stored: bool) -> None:
-        report = BranchReport(plan.name, plan.taken, plan.waiting)
-        purging = self._is_purge(plan)
+    def _carry_out(self, plan: Plan, *, stored: bool) -> _Moved | None:
+        """Let branch and files be what the plan says; None where that is not possible."""
         try:
-            checkouts = self._checkouts(plan, purging=purging)
+            return self._change(plan, stored=stored)
         except StopError as stop:
             self._stopped(plan.name, stop)
-            return
+        except CorruptError:
+            raise
+        except (ConflictError, UnavailableError) as fault:
+            self._stopped(plan.name, StopError(fault.message.removesuffix("."), fault.hint))
+        return None
+
+    def _change(self, plan: Plan, *, stored: bool) -> _Moved:
+        report = BranchReport(plan.name, plan.taken, plan.waiting)
+        purging = self._is_purge(plan)
+        checkouts = self._checkouts(plan, purging=purging)
         if purging:
             journal = erase.Journal.load(self._repository, plan.name)
-            journal.old |= plan.mapped.keys()
+            journal.old = self._held(journal.old | plan.mapped.keys())
             journal.staged |= {oid for each in checkouts for oid in each.staged_victims()}
             journal.save()
         self._store(plan, stored=stored)
@@ -216,6 +227,11 @@ class Update:
         self._move(plan)
         if plan.mapped:
             worktrees.map_ids(self.copy.gitdir, plan.mapped, plan.hushed)
+        return _Moved(plan, report, purging)
+
+    def _finish(self, moved: _Moved) -> None:
+        """Forget what was released, and say what became of the branch."""
+        plan, report, purging = moved
         new = self._new(plan)
         if purging:
             report.released = self._purge(plan)
@@ -231,10 +247,14 @@ class Update:
         """Whether there is anything here that must go, or might be."""
         if not plan.victims:
             return False
-        tips = plan.tips
-        if tips.local is None and tips.tracking is None and plan.is_clean and not plan.mapped:
-            return False  # it was never here
-        return bool(plan.mapped or self._new(plan) or self._is_pending(plan.name))
+        if self._is_pending(plan.name) or self._held(plan.mapped):
+            return True
+        was_here = plan.tips.local is not None or plan.tips.tracking is not None
+        return was_here and bool(self._new(plan))
+
+    def _held(self, oids: Iterable[Oid]) -> set[Oid]:
+        """Those that stand in the clone itself, not only in what was fetched."""
+        return {oid for oid in oids if oid in self._repository}
 
     def _new(self, plan: Plan) -> list[str]:
         """Leaves that this clone was not rid of before."""
@@ -361,11 +381,19 @@ class Update:
     def _overtaken(self, ref: str) -> ConflictError:
         return ConflictError(f"{ref} was moved by another command meanwhile.", hint=f"Run {self._again}.")
 
-    def _take_tags(self) -> None:
+    def _take_tags(self, plans: Iterable[Plan]) -> None:
         here = self._repository.refs.all("refs/tags/")
         for name, oid in self._tags.items():
-            if name not in here and oid in self._repository:
+            if name not in here and oid in self._repository and self._is_fit(oid, plans):
                 self._set(name, oid, None)
+
+    def _is_fit(self, oid: Oid, plans: Iterable[Plan]) -> bool:
+        """Whether what a tag leads to holds nothing that was released."""
+        commit = self._peeled(oid)
+        if not self._is_commit(commit):
+            return True
+        own = [plan for plan in plans if plan.victims and self._roots.of(commit) & self._roots_of(plan.tips)]
+        return not any(map_commits(plan.rewrite, [commit], []) for plan in own)
 
     # -- forgetting --------------------------------------------------------------------------
 
@@ -373,6 +401,7 @@ class Update:
         """Delete what only the old history held; the leaves that this clone is rid of now."""
         for name in worktrees.drop_messages(self.copy.gitdir):
             self.report.notes.append(f".git/{name} was emptied: it holds copies of files.")
+        held = bool(self._held(plan.mapped))
         self._repository.bump_generation()
         outcome = erase.purge_epoch(self._repository, plan.name, ref=TRACKING + plan.name)
         self._incoming.close()
@@ -381,11 +410,11 @@ class Update:
         places = [self._place(place) for place in outcome.places]
         gone = all(place.reach is not Reach.UNREACHED for place in places)
         self.report.notes += outcome.notes
-        if plan.mapped or outcome.deleted or not gone:
+        if held or outcome.deleted or not gone:
             self.report.places += places
         if gone:
             self._note_done(plan)
-        return new if plan.mapped or outcome.deleted else []
+        return new if held or outcome.deleted else []
 
     def _note_done(self, plan: Plan) -> None:
         assert plan.tracking is not None
@@ -420,7 +449,7 @@ class Update:
         self.report.notes += plan.notes
         if not plan.is_clean:
             what = f"it still serves released leaves of {name}: it has no hooks of gitmem"
-            command = "gitmem hooks install REPOSITORY (there), then release once more"
+            command = f"gitmem sync {self.report.persona} --rewrite-remote (in a home that has this remote)"
             self.report.places.append(Place(f"remote {self.report.remote}", Reach.UNREACHED, what, command))
         if plan.local_releases:
             count = plan.local_releases
@@ -439,6 +468,14 @@ def _unfinished(worktree: Worktree, command: str) -> StopError:
 
 def _names(victims: Victims) -> set[str]:
     return {leaf.path for leaf in victims.released} | {leaf.path for leaf in victims.forgotten}
+
+
+class _Moved(NamedTuple):
+    """A branch that has its new commits."""
+
+    plan: Plan
+    report: BranchReport
+    purging: bool
 
 
 class Done(NamedTuple):
