@@ -15,6 +15,7 @@ from gitmem.local import LocalState
 from gitmem.report import Place, Reach
 from gitmem.store.objects import items
 from gitmem.store.repository import MAIN, Repository
+from gitmem.store.wire import REMOTE_NAME, scrub
 from gitmem.tracepath import TracePath
 
 _QUOTE = 12
@@ -42,8 +43,11 @@ def other_places(
             Place("exports", Reach.UNREACHED, fault.message, "find exports made before, and remove them")
         )
     for name, url in remotes(repository.folder):
-        epochs = " ".join(sorted({path.epoch for path in paths}))
-        command = f"git -C '{repository.folder}' push --force {name} {epochs} (then purge there)"
+        persona = next(iter(paths)).persona_name
+        known = REMOTE_NAME.fullmatch(name)
+        command = (
+            f"gitmem sync {persona}" if known else f"gitmem remote add {persona} {url}, then gitmem sync"
+        )
         found.append(Place(f"remote {url}", Reach.UNREACHED, "gitmem does not know what it holds", command))
     found += _look_into_worktrees(repository.folder, paths)
     wiki = wiki_folder(Path(repository.folder))
@@ -88,16 +92,10 @@ def _look_into_worktrees(repository: str, paths: Iterable[TracePath]) -> list[Pl
 
 
 def remotes(folder: str) -> list[tuple[str, str]]:
-    """Names and URLs of the remotes in a repository's configuration, URLs without user and password."""
+    """Names and URLs of the remotes in a repository's configuration, URLs without login."""
     config = pygit2.Config(f"{folder}/config")
     found = [e for e in config if e.name.startswith("remote.") and e.name.endswith(".url")]
-    return [(e.name[len("remote.") : -len(".url")], _without_user(e.value or "")) for e in found]
-
-
-def _without_user(url: str) -> str:
-    scheme, mark, rest = url.partition("://")
-    host, slash, path = rest.partition("/")
-    return f"{scheme}{mark}{host.rpartition('@')[2]}{slash}{path}" if mark else url
+    return [(e.name[len("remote.") : -len(".url")], scrub(e.value or "")) for e in found]
 
 
 def _look_into_wiki(folder: Path, texts: Iterable[bytes]) -> Place:

@@ -18,7 +18,7 @@ from gitmem.receive import install
 from gitmem.report import Reach
 from gitmem.store.repository import Repository
 from gitmem.store.wire import Incoming, Wire, scrub, split_url
-from gitmem.sync import add_remote, sync
+from gitmem.sync import add_remote, list_remotes, sync
 from tests.conftest import PERSONA, Done, FakeClock, run_git
 from tests.forge import Forge
 from tests.forge_http import Server
@@ -205,10 +205,17 @@ def test_over_ssh(forge: Forge, home: Home, memory: Memory, monkeypatch: pytest.
 
 def test_urls_lose_their_login() -> None:
     assert split_url("https://a:b%40c@h:8/x") == ("https://h:8/x", "a", "b@c")
-    assert split_url("https://a@h/x") == ("https://h/x", "a", None)
+    assert split_url("https://u:p@ss@h/x") == ("https://h/x", "u", "p@ss")
+    for alone in ("https://tok@h/x", "https://tok:@h/x", "https://tok:x-oauth-basic@h/x"):
+        assert split_url(alone) == ("https://h/x", None, "tok")
+    assert split_url("https://a@h/x", "tok") == ("https://h/x", "a", None)
+    assert split_url("http://[::1]:8/@a/x") == ("http://[::1]:8/@a/x", None, None)
     assert split_url("ssh://git@h/x") == ("ssh://git@h/x", None, None)
     assert scrub("fatal: https://u:pw@h/x and tok", "tok") == "fatal: https://h/x and ***"
     assert scrub("ssh://git:pw@h/x") == "ssh://git@h/x"
+    assert scrub("ftp://u:pw@h/x") == "ftp://h/x"
+    assert scrub("http://u:p/w@h/x http:/u:pw@h") == "http://h/x http:/h"
+    assert scrub("http://h:80/@a http://[::1]:8/x@y git@h:z") == "http://h:80/@a http://[::1]:8/x@y git@h:z"
     with pytest.raises(UsageError):
         Wire("https://h/x", "two\nlines")
 
@@ -252,3 +259,102 @@ def test_commands_of_a_persona_with_a_remote(
     path = cli("write", *where, PERSONA, "--json", data=b"next", check=0).json()["trace_path"]
     cli("release", *where, path, "--yes", "--verify-remote", check=2)
     assert cli("trace", *where, path, check=0)
+
+
+@pytest.mark.parametrize(
+    ("url", "words"),
+    [
+        ("ftp://u:GEHEIM@h/z.git", "http://, https://, ssh://, file:// and paths"),
+        ("git://h/z.git", "http://, https://, ssh://, file:// and paths"),
+        ("ftps+x://GEHEIM@h/z.git", "http://, https://, ssh://, file:// and paths"),
+        ("ssh://u:GEHEIM@h/z.git", "ssh uses keys"),
+        ("u:GEHEIM@h:z.git", "ssh uses keys"),
+        ("file://u:GEHEIM@h/z.git", "a path has none"),
+        ("http://u:GEH/EIM@h/z.git", "%XX"),
+        ("http:/u:GEHEIM@h/z.git", "two slashes"),
+    ],
+)
+def test_a_url_that_is_refused_is_neither_stored_nor_said(
+    cli: Callable[..., Done], home: Home, memory: Memory, url: str, words: str
+) -> None:
+    where = ("--home", home.path)
+    for name in ("铸渊", "YM001/ZY009"):
+        done = cli("remote", "add", *where, name, url, "--json", check=2)
+        assert words in done.err
+        assert "GEH" not in done.err + done.text
+    for command in ("sync", "status", "check"):
+        done = cli(command, "--json", url, env={"GITMEM_HOME": str(home.path)})
+        assert done.code in (1, 2)
+        assert "GEH" not in done.err + done.text
+    assert list_remotes(home) == []
+    for file in home.path.rglob("*"):
+        assert not file.is_file() or b"GEH" not in file.read_bytes()
+
+
+def test_a_token_alone_in_a_url_opens_the_remote(
+    host: Host, cli: Callable[..., Done], home: Home, memory: Memory
+) -> None:
+    url = host.url.replace("://", f"://{TOKEN}@")
+    where = ("--home", home.path)
+    added = cli("remote", "add", *where, PERSONA, url, "--json", env={"GITMEM_TOKEN": None}, check=0)
+    assert added.json()["token"] is True
+    assert TOKEN not in added.text
+    assert "sent" in cli("sync", *where, check=0).text
+    both = host.url.replace("://", f"://admin:{TOKEN}@")
+    env = {"GITMEM_TOKEN": "wrong"}
+    cli("remote", "add", *where, PERSONA, both, "--name", "b", env=env, check=0)
+    cli("sync", *where, "--remote", "b", check=0)
+
+
+def test_a_login_that_a_hand_put_into_the_configuration_is_not_shown(home: Home, memory: Memory) -> None:
+    run_git(memory.repository.folder, "config", "remote.old.url", "ftp://u:GEHEIM@h/z.git")
+    assert [remote.url for _, remote in list_remotes(home)] == ["ftp://h/z.git"]
+    add_remote(home, PERSONA, "/nowhere", remote="other")
+    reports = sync(home).remotes
+    assert [r.remote for r in reports] == ["old", "other"]
+    assert "ftp:// are not spoken to" in reports[0].error
+    path = memory.write("x", epoch=EPOCH).trace_path
+    places = {place.name: place for place in memory.release(path).places}
+    assert places["remote ftp://h/z.git"].command == f"gitmem sync {PERSONA}"
+
+
+def test_a_folder_is_synced_wherever_one_stands_in_it(
+    tmp_path: Path, cli: Callable[..., Done], home: Home, memory: Memory
+) -> None:
+    memory.write("x", epoch=EPOCH)
+    env = {"GITMEM_HOME": str(home.path)}
+    cli("clone", "铸渊", "wc", env=env, check=0)
+    cli("clone", "铸渊", "铸渊", env=env, check=0)
+    copy = tmp_path / "wc"
+    for folder, name in (
+        (copy, "."), (copy / EPOCH, "."), (copy / EPOCH / "raw", "."), (copy / EPOCH / "raw", "../.."),
+        (tmp_path, "wc"), (tmp_path, "wc/"), (tmp_path, "./wc"), (tmp_path, str(copy)), (tmp_path, "./铸渊"),
+    ):  # fmt: skip
+        assert "up to date" in cli("sync", name, env=env, cwd=folder, check=0).text, (folder, name)
+    assert "no remote" in cli("sync", "铸渊", env=env, check=1).err  # the persona goes first
+    assert "no folder /nonexist" in cli("sync", "/nonexist", env=env, check=1).err
+    (tmp_path / "plain").mkdir()
+    assert "no working copy" in cli("sync", "./plain", env=env, check=2).err
+
+
+def test_a_remote_that_is_not_there(cli: Callable[..., Done], home: Home, memory: Memory) -> None:
+    where = ("--home", home.path)
+    cli("remote", "add", *where, PERSONA, "/nowhere", check=0)
+    assert "no persona has a remote zz" in cli("sync", *where, "--remote", "zz", check=1).err
+    for done in (
+        cli("sync", *where, "ym001/zy001", "--remote", "zz", check=1),
+        cli("remote", "remove", *where, "ym001/zy001", "--name", "zz", check=1),
+        cli("remote", "add", *where, "ym001/zy001", "/elsewhere", check=3),
+    ):
+        assert PERSONA in done.err
+
+
+def test_remotes_are_listed_by_name(home: Home, memory: Memory) -> None:
+    for persona in ("YM001/ZY001-a", "YM001/ZY0010"):
+        home.add_persona(persona)
+    for persona in ("YM001/ZY001-a", "YM001/ZY0010", PERSONA):
+        for name in ("b", "a"):
+            add_remote(home, persona, "/nowhere", remote=name)
+    found = [(persona, remote.name) for persona, remote in list_remotes(home)]
+    assert found == sorted(found)
+    assert len(found) == 6

@@ -22,6 +22,7 @@ from click.shell_completion import CompletionItem
 from gitmem.errors import GitmemError, UsageError
 from gitmem.home import Home
 from gitmem.memory import Memory
+from gitmem.store.wire import scrub_given
 from gitmem.tracepath import TracePath, parse_hnl
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -183,6 +184,7 @@ def progress(label: str) -> Iterator[Progress]:
 def guarded(root: click.Command, arguments: list[str]) -> int:
     """Run a command; every failure becomes a line on stderr and an exit code."""
     as_json = "--json" in arguments
+    _given[:] = arguments
     try:
         result = root.main(arguments, prog_name="gitmem", standalone_mode=False)
     except click.exceptions.NoArgsIsHelpError as fault:
@@ -216,7 +218,12 @@ def _usage_hint(fault: click.ClickException) -> str:
     return f"See {ctx.command_path} --help." if ctx else ""
 
 
+_given: list[str] = []
+"""The arguments of the command line: a login in one of them is never said again."""
+
+
 def _fail(code: str, message: str, hint: str, exit_code: int, *, as_json: bool) -> int:
+    message, hint = (scrub_given(text, _given) for text in (message, hint))
     if as_json:
         body = {"error": {"code": code, "message": message} | ({"hint": hint} if hint else {})}
         with contextlib.suppress(OSError):  # stdout itself may be what failed

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 import click
 
 from gitmem.cli import run
-from gitmem.errors import GitmemError, UnavailableError, UsageError
+from gitmem.errors import GitmemError, NotFoundError, UnavailableError, UsageError
 from gitmem.report import Reach
-from gitmem.tracepath import PersonaName
+from gitmem.store.wire import scrub, split_url
 
 if TYPE_CHECKING:
     from gitmem.sync import BranchReport, RemoteReport, SyncReport
@@ -53,8 +53,11 @@ def add(name: str, url: str, remote: str, token_file: str | None) -> None:
     """
     from gitmem.sync import add_remote, list_remotes
 
+    token = _read_token(token_file)
+    if token_file is None and split_url(url, token).token:
+        token = None  # the one in the URL goes before that of the environment
     with run.open_home() as home:
-        report = add_remote(home, name, url, remote=remote, token=_read_token(token_file))
+        report = add_remote(home, name, url, remote=remote, token=token)
         persona, there = next((p, r) for p, r in list_remotes(home, name) if r.name == remote)
         value = {"persona": persona} | there.as_dict() | {"taken": report is not None}
 
@@ -148,15 +151,38 @@ def run_sync(
 
 
 def _working_copy(name: str | None) -> Path | None:
-    """The folder that is meant, where it is no persona: one with `.git` in it."""
-    if not name or not (Path(name) / ".git").exists():
+    """The working copy that is meant, where it is no persona: the folder, or one above it, with `.git` in it.
+
+    Raises:
+        UsageError: it is a URL, or a folder that is no working copy.
+        NotFoundError: it is a path, and nothing is there.
+    """
+    if not name:
         return None
+    if "://" in name:
+        message = f"{scrub(name)[:200]} is a URL; a persona or a folder is synced."
+        raise UsageError(message, hint="Note it as a remote first: gitmem remote add ROOT/PERSONA URL.")
+    is_path = name.startswith(("/", "./", "../", "~")) or name.endswith("/") or name in (".", "..")
+    folder = Path(name)
+    if not is_path and (not folder.is_dir() or _is_persona(name)):
+        return None
+    if not folder.is_dir():
+        raise NotFoundError(f"there is no folder {name}.", hint="Name a persona, or a working copy.")
+    above = (folder, *folder.absolute().parents) if is_path else (folder,)
+    found = next((place for place in above if (place / ".git").exists()), None)
+    if found is None and is_path:
+        message = f"the folder {name} is no working copy."
+        raise UsageError(message, hint=f"gitmem clone ROOT/PERSONA {name} makes one.")
+    return found
+
+
+def _is_persona(name: str) -> bool:
     try:
         with run.open_home() as home:
-            home.persona(PersonaName.parse(name))
+            home.persona(name)
     except GitmemError:
-        return Path(name)
-    return None
+        return False
+    return True
 
 
 def tell_all(report: SyncReport) -> None:

@@ -22,8 +22,26 @@ from gitmem.store.objects import Oid
 from gitmem.store.repository import INCOMING, Repository
 
 _WEB = ("http://", "https://")
-_LOGIN = re.compile(r"^(https?://)([^/@:]*)(?::([^/@]*))?@", re.IGNORECASE)
-_SHOWN = re.compile(r"(?i)\b(https?://)[^/@\s]*@|\b(ssh://[^/@:\s]*):[^/@\s]*(?=@)")
+_SPOKEN = ("http", "https", "ssh", "file")
+_ALLOWED = "Allowed are http://, https://, ssh://, file:// and paths."
+_URL = re.compile(r"([^:/]*)://([^/?#]*)(.*)", re.DOTALL)
+_SSH_SHORT = re.compile(r"([^:/]+):(?!:)")
+"""`USER@HOST:PATH`"""
+_AUTHORITY = re.compile(r"(.*@)?(\[[0-9a-fA-F:.%]+\]|[^:@\[\]]*)(:\d*)?", re.DOTALL)
+_NO_PASSWORD = ("", "x-oauth-basic")
+"""What forges let stand where a token is given as the user."""
+_LOGINS = re.compile(
+    # the login of a URL: up to the last @ before the path, or anywhere where what follows : is no port
+    r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*)://"
+    r"(?:(?:(?P<user>[^\s/@:]*)[^\s/@]*@)+|[^\s/@:\[]*:(?!\d*(?:[/\s'\")]|$))[^\s@]*@)"
+    r"|(?P<broken>\b(?:https?|ssh|ftps?|file|git):/?)(?!/)[^\s@'\"]*@"
+    r"|(?P<short>[^\s/@:'\"]+):[^\s/@]+@(?=[^\s/@:]+:)",
+    re.IGNORECASE,
+)
+_SHORTEST = 4
+"""Shorter pieces of a login stand anywhere."""
+REMOTE_NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,31}")
+"""What a remote may be called."""
 _HELPER = (
     '!f() { test "$1" = get && printf "username=%s\\npassword=%s\\n" '
     '"$GITMEM_WIRE_USER" "$GITMEM_WIRE_TOKEN"; }; f'
@@ -128,28 +146,82 @@ class Address(NamedTuple):
     token: str | None = None
 
 
-def split_url(url: str) -> Address:
-    """Take user and password out of a web URL.
+def split_url(url: str, token: str | None = None) -> Address:
+    """Take the login out of a web URL. What stands there alone is a token, unless `token` is given apart.
 
     Raises:
-        UsageError: it cannot be a URL or a path.
+        UsageError: it cannot be a URL or a path, is of a kind that is not spoken, or holds a password
+            that could not be used.
     """
+    shown = f"{scrub(url)[:200]!r}"
     if not url or url.startswith("-") or not url.isprintable() or re.match(r"\w+::", url):
-        raise UsageError(
-            f"{scrub(url)[:200]!r} is not the URL of a repository.", hint="http(s)://, ssh://, or a path."
-        )
-    found = _LOGIN.match(url)
+        raise UsageError(f"{shown} is not the URL of a repository.", hint=_ALLOWED)
+    found = _URL.match(url)
     if not found:
+        _check_short(url, shown)
         return Address(url)
-    scheme, user, token = found[1], unquote(found[2]), unquote(found[3] or "")
-    return Address(scheme + url[found.end() :], user or None, token or None)
+    scheme, authority, path = found[1], found[2], found[3]
+    if scheme.lower() not in _SPOKEN:
+        raise UsageError(f"{shown}: remotes of the kind {scheme[:20]}:// are not spoken to.", hint=_ALLOWED)
+    parts = _AUTHORITY.fullmatch(authority)
+    if not parts:
+        message = f"{shown} is not the URL of a repository: its host or port is malformed."
+        raise UsageError(message, hint="Write special characters of a login as %XX, or use --token-file.")
+    user, colon, password = (parts[1] or "")[:-1].partition(":")
+    if not scheme.lower().startswith("http"):
+        _check_no_password(scheme.lower(), shown, given=bool(colon), user=user)
+        return Address(url)
+    user, password = unquote(user), unquote(password)
+    bare = f"{scheme}://{authority[parts.start(2) :]}{path}"
+    if password not in _NO_PASSWORD:
+        return Address(bare, user or None, password)
+    return Address(bare, user or None) if token else Address(bare, None, user or None)
+
+
+def _check_no_password(scheme: str, shown: str, *, given: bool, user: str) -> None:
+    if scheme == "ssh" and given:
+        raise UsageError(
+            f"{shown} was given with a password, which ssh does not take from a URL; nothing was stored.",
+            hint="ssh uses keys: leave the password out, and give the key to your agent.",
+        )
+    if scheme == "file" and (given or user):
+        raise UsageError(f"{shown} was given with a login, and a path has none.", hint="Leave it out.")
+
+
+def _check_short(url: str, shown: str) -> None:
+    """Check a path, or the short form of an ssh URL."""
+    found = _SSH_SHORT.match(url)
+    if not found:
+        return
+    if found[1].lower() in (*_SPOKEN, "ftp", "ftps", "git"):
+        raise UsageError(f"{shown} is not the URL of a repository.", hint=f"{found[1]}: needs two slashes.")
+    _check_no_password("ssh", shown, given=bool(re.match(r"[^/@:]+:[^/@]+@[^/@:]+:", url)), user="")
 
 
 def scrub(text: str, token: str | None = None) -> str:
-    """The text without logins in URLs, and without the token."""
+    """The text without the token, and without logins in URLs of any kind; the user of ssh stays."""
     if token:
         text = text.replace(token, "***")
-    return _SHOWN.sub(lambda m: m[1] or m[2], text)
+    return _LOGINS.sub(_without_login, text)
+
+
+def _without_login(found: re.Match[str]) -> str:
+    if found["short"] or found["broken"]:
+        return found["broken"] or found["short"] + "@"
+    kept = f"{found['user']}@" if found["scheme"].lower() == "ssh" and found["user"] else ""
+    return f"{found['scheme']}://{kept}"
+
+
+def scrub_given(text: str, given: Iterable[str]) -> str:
+    """The text without logins, also where it repeats only a piece of a URL that was `given`."""
+    for found in (found for word in given for found in _LOGINS.finditer(word)):
+        if _without_login(found) == found[0]:
+            continue
+        login = re.sub(r"^[^:]*:/+", "", found[0])
+        text = text.replace(login, "")
+        for piece in re.split("[:@]", login):
+            text = text.replace(piece, "***") if len(piece) >= _SHORTEST else text
+    return scrub(text)
 
 
 class Wire:
@@ -163,7 +235,7 @@ class Wire:
         Raises:
             UsageError: a malformed URL, or a token of more than one line.
         """
-        address = split_url(url)
+        address = split_url(url, token)
         self.url = address.url
         """Without a login."""
         self._token = token or address.token
@@ -285,7 +357,7 @@ class Wire:
     def _environment(self) -> dict[str, str]:
         more = {
             "GIT_ASKPASS": "",
-            "GIT_ALLOW_PROTOCOL": "file:git:http:https:ssh",
+            "GIT_ALLOW_PROTOCOL": "file:http:https:ssh",
             "GIT_SSH_COMMAND": host.ssh_command(_SSH),
         }
         if self._token and self.url.lower().startswith(_WEB):

@@ -34,10 +34,10 @@ def add_remote(
     remotes.check_name(remote)
     with contextlib.suppress(NotFoundError):
         memory = home.persona(name)
-        remotes.write(memory.repository, home.path, memory.key, url, name=remote, token=token)
+        remotes.write(memory.repository, home.path, memory.name, url, name=remote, token=token)
         return None
     persona = PersonaName.parse(name)
-    address = split_url(remotes.full_url(url))
+    address = split_url(remotes.full_url(url), token)
     there = Remote(remote, address.url, address.user, token or address.token)
     report = RemoteReport(str(persona), remote, there.url)
 
@@ -45,20 +45,21 @@ def add_remote(
         exchange.Exchange(repository, there, report, manifest=None).run()
 
     memory = home.take(persona, fill)
-    remotes.write(memory.repository, home.path, memory.key, there.url, name=remote, token=there.token)
+    remotes.write(memory.repository, home.path, memory.name, there.url, name=remote, token=there.token)
     if there.user:
-        remotes.keep_login(home.path, memory.key, there)
+        remotes.keep_login(home.path, memory.name, there)
     pages.sync_pages(memory.repository.folder, there, report)
     return report
 
 
 def list_remotes(home: Home, name: str | None = None) -> list[tuple[str, Remote]]:
-    """The remotes of one persona, or of all: persona and remote."""
-    return [
+    """The remotes of one persona, or of all, in the order of their names: persona and remote."""
+    found = [
         (str(memory.name), remote)
         for memory in _memories(home, name)
-        for remote in remotes.remotes(memory.repository, home.path, memory.key)
+        for remote in remotes.remotes(memory.repository, home.path, memory.name)
     ]
+    return sorted(found, key=lambda each: (each[0].lower(), each[1].name))
 
 
 def remove_remote(home: Home, name: str, remote: str = ORIGIN) -> None:
@@ -68,7 +69,7 @@ def remove_remote(home: Home, name: str, remote: str = ORIGIN) -> None:
         NotFoundError: there is no such persona, or remote.
     """
     memory = home.persona(name)
-    remotes.remove(memory.repository, home.path, memory.key, remote)
+    remotes.remove(memory.repository, home.path, memory.name, remote)
 
 
 def _memories(home: Home, name: str | None) -> Iterator[Memory]:
@@ -101,7 +102,7 @@ def sync(
     """
     report = SyncReport()
     for memory in _memories(home, name):
-        known = remotes.remotes(memory.repository, home.path, memory.key, token)
+        known = remotes.remotes(memory.repository, home.path, memory.name, token)
         chosen = [there for there in known if remote in (None, there.name)]
         if not chosen and name is not None:
             raise NotFoundError(
@@ -112,15 +113,16 @@ def sync(
             found = RemoteReport(str(memory.name), there.name, there.url, dry_run=dry_run)
             _sync_one(memory, there, found, rewrite_remote=rewrite_remote)
             report.remotes.append(found)
+    if remote is not None and not report.remotes:
+        raise NotFoundError(f"no persona has a remote {remote}.", hint="gitmem remote list shows them.")
     return report
 
 
 def _sync_one(memory: Memory, there: Remote, report: RemoteReport, *, rewrite_remote: bool) -> None:
-    work = exchange.Exchange(
-        memory.repository, there, report, manifest=memory.manifest, rewrite_remote=rewrite_remote
-    )
     try:
-        work.run()
+        exchange.Exchange(
+            memory.repository, there, report, manifest=memory.manifest, rewrite_remote=rewrite_remote
+        ).run()
         pages.sync_pages(memory.repository.folder, there, report)
     except UnavailableError as fault:
         report.reached, report.error, report.hint = False, fault.message, fault.hint
@@ -160,7 +162,7 @@ def status(home: Home, name: str | None = None) -> list[Waiting]:
     return [
         Waiting(str(memory.name), remote.name, remote.url, _waiting(memory.repository, remote.name))
         for memory in _memories(home, name)
-        for remote in remotes.remotes(memory.repository, home.path, memory.key)
+        for remote in remotes.remotes(memory.repository, home.path, memory.name)
     ]
 
 

@@ -18,12 +18,12 @@ from typing import Any
 from gitmem import host
 from gitmem.errors import ConflictError, CorruptError, NotFoundError, UsageError
 from gitmem.store.repository import Repository
-from gitmem.store.wire import Wire, split_url
+from gitmem.store.wire import REMOTE_NAME, Wire, scrub, split_url
+from gitmem.tracepath import PersonaName
 
 CREDENTIALS = "credentials"
 SEEN = "gitmem.remotes"
 ORIGIN = "origin"
-_NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,31}")
 _KEY = re.compile(r"remote\.(.+)\.url", re.DOTALL)
 _PATH = re.compile(r"[^/:]*:")
 _LABEL_LENGTH = 4
@@ -49,7 +49,7 @@ class Remote:
 
 def check_name(name: str) -> str:
     """Return `name` if a remote may be called so, else raise `UsageError`."""
-    if not _NAME.fullmatch(name):
+    if not REMOTE_NAME.fullmatch(name):
         raise UsageError(f"remote name {name[:80]!r} is not valid: a-z, 0-9 and hyphens, at most 32.")
     return name
 
@@ -64,22 +64,31 @@ def full_url(url: str) -> str:
 # -- the list -------------------------------------------------------------------------------
 
 
-def remotes(repository: Repository, home: Path, key: str, token: str | None = None) -> list[Remote]:
-    """The remotes of the persona `key`, by name. `token` opens those that have none stored."""
+def remotes(
+    repository: Repository, home: Path, persona: PersonaName, token: str | None = None
+) -> list[Remote]:
+    """The remotes of a persona, by name. `token` opens those that have none stored."""
     out = host.git(repository.folder, "config", "--local", "-z", "--list").decode("utf-8", "surrogateescape")
-    logins = _load(home).get(key, {})
+    logins = _load(home).get(persona.key, {})
     found = []
     for entry in out.split("\0"):
         name, _, value = entry.partition("\n")
         match = _KEY.fullmatch(name)
-        if match and _NAME.fullmatch(match[1]):
+        if match and REMOTE_NAME.fullmatch(match[1]):
             login = logins.get(match[1], {})
-            found.append(Remote(match[1], value, login.get("user"), login.get("token") or token))
+            # A hand may have put a login into the configuration.
+            found.append(Remote(match[1], scrub(value), login.get("user"), login.get("token") or token))
     return sorted(found, key=lambda remote: remote.name)
 
 
 def write(
-    repository: Repository, home: Path, key: str, url: str, *, name: str = ORIGIN, token: str | None = None
+    repository: Repository,
+    home: Path,
+    persona: PersonaName,
+    url: str,
+    *,
+    name: str = ORIGIN,
+    token: str | None = None,
 ) -> Remote:
     """Note a remote, its token apart from its URL. One of that name and URL only gets the new token.
 
@@ -88,36 +97,36 @@ def write(
         ConflictError: the name is taken by another URL.
     """
     check_name(name)
-    address = split_url(full_url(url))
+    address = split_url(full_url(url), token)
     Wire(address.url, token or address.token, address.user)  # checks the login
-    before = {remote.name: remote for remote in remotes(repository, home, key)}.get(name)
+    before = {remote.name: remote for remote in remotes(repository, home, persona)}.get(name)
     if before is not None and before.url != address.url:
-        message = f"{key} has a remote {name} already: {before.url}."
+        message = f"{persona} has a remote {name} already: {before.url}."
         raise ConflictError(message, hint="gitmem remote remove it first, or choose another --name.")
     if token or address.token or address.user:
-        _store(home, key, name, {"user": address.user, "token": token or address.token})
+        _store(home, persona.key, name, {"user": address.user, "token": token or address.token})
     if before is None:
         host.git(repository.folder, "config", "--local", f"remote.{name}.url", address.url)
         _give_label(repository)
-    return next(remote for remote in remotes(repository, home, key) if remote.name == name)
+    return next(remote for remote in remotes(repository, home, persona) if remote.name == name)
 
 
-def keep_login(home: Path, key: str, remote: Remote) -> None:
+def keep_login(home: Path, persona: PersonaName, remote: Remote) -> None:
     """Keep the user and token of a remote."""
-    _store(home, key, remote.name, {"user": remote.user, "token": remote.token})
+    _store(home, persona.key, remote.name, {"user": remote.user, "token": remote.token})
 
 
-def remove(repository: Repository, home: Path, key: str, name: str) -> None:
+def remove(repository: Repository, home: Path, persona: PersonaName, name: str) -> None:
     """Forget a remote, what was seen of it, and its token.
 
     Raises:
         NotFoundError: there is no such remote.
     """
-    here = remotes(repository, home, key)
+    here = remotes(repository, home, persona)
     if name not in {remote.name for remote in here}:
-        raise NotFoundError(f"{key} has no remote {name}.", hint="gitmem remote list shows those it has.")
+        raise NotFoundError(f"{persona} has no remote {name}.", hint="gitmem remote list shows those it has.")
     host.git(repository.folder, "config", "--local", "--remove-section", f"remote.{name}")
-    _store(home, key, name, None)
+    _store(home, persona.key, name, None)
     with repository.locked():
         for folder in (f"refs/remotes/{name}/", f"refs/rescue/{name}/"):
             for ref in repository.refs.all(folder):
