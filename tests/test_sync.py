@@ -10,6 +10,7 @@ import pytest
 
 from gitmem import Home, Memory
 from gitmem.errors import ConflictError, NotFoundError, RefusedError, UnavailableError, UsageError
+from gitmem.maintain import maintain
 from gitmem.receive import install
 from gitmem.report import Reach
 from gitmem.sync import RemoteReport, add_remote, list_remotes, remove_remote, status, sync
@@ -530,3 +531,21 @@ def test_the_same_name_is_purged_in_two_epochs_at_once(pair: Pair) -> None:
     pair.sync(1, 2, 1)
     assert len(pair.tips("D301")) == len(pair.tips("D302")) == 1
     fsck(pair.two.repository.folder)
+
+
+def test_a_release_comes_to_an_epoch_that_shares_its_pack(pair: Pair, tmp_path: Path) -> None:
+    """What comes is purged already: what it shares with the old history stands in the old pack alone."""
+    text = secret("in a shared pack")
+    kept = pair.one.write("stays", epoch="D1").trace_path
+    path = pair.one.write(text, epoch="D1").trace_path
+    other = pair.one.write("another epoch", epoch="D2").trace_path
+    pair.one.write("open", epoch="D900")
+    pair.sync(1, 2)
+    maintain(pair.one)
+    keeps = [f.read_text() for f in Path(pair.one.repository.objects, "pack").glob("*.keep")]
+    assert any("D1 " in keep and "D2 " in keep for keep in keeps)
+    pair.two.release(path)
+    pair.sync(2, 1)
+    fsck(pair.one.repository.folder)
+    assert [pair.one.trace(p).status for p in (kept, path, other)] == ["active", "released", "active"]
+    assert found_in(tmp_path, runs_of(text)) == []

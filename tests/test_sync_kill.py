@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -15,7 +16,7 @@ from gitmem.maintain import maintain
 from gitmem.receive import install
 from gitmem.sync import add_remote, sync
 from tests.conftest import run_git
-from tests.kill import MODES, NOW, PERSONA, Killer, secret
+from tests.kill import NOW, PERSONA, Killer, secret
 from tests.test_kill import REPOSITORY, check_fsck, leavings, where_is
 
 TARGETS = [f"{PERSONA}/D1/raw/20260607-090000.txt", f"{PERSONA}/D2/raw/20260607-090000.txt"]
@@ -128,13 +129,24 @@ def attempt(scene: Scene, at: int, mode: str) -> str:
     return ""
 
 
-def sweep(scene: Scene, every: int, shift: int = 0) -> None:
-    """Kill at every so many steps, in one mode after the other, beginning with the mode of `shift`."""
-    steps = scene.killer.steps(scene.live / "one", "sync")
+def telling(steps: list[str]) -> list[int]:
+    """Numbers of the steps of which each does something else than the few before it.
+
+    A sync writes hundreds of small files in a row: one of them stands for those like it.
+    """
+    kinds = [re.sub(r"[0-9a-f]{6,}|[0-9]+", "", step) for step in steps]
+    return [at for at, kind in enumerate(kinds, 1) if kind not in kinds[max(0, at - 9) : at - 1]]
+
+
+def sweep(scene: Scene, every: dict[str, float]) -> None:
+    """Kill in each mode at every so many telling steps; a number below 1 is a share of them all."""
+    steps = telling(scene.killer.steps(scene.live / "one", "sync"))
     scene.check_end("no kill")
     assert len(steps) > 40
-    numbers = range(1, len(steps) + 1, every)
-    wrong = [attempt(scene, at, MODES[(at // every + shift) % len(MODES)]) for at in numbers]
+    wrong = []
+    for offset, (mode, share) in enumerate(every.items()):
+        stride = round(share * len(steps)) if share < 1 else int(share)
+        wrong += [attempt(scene, at, mode) for at in steps[offset * stride // 3 :: stride]]
     found = [fault for fault in wrong if fault]
     assert not found, f"{len(found)} of {len(wrong)} kills:\n" + "\n".join(found)
 
@@ -154,6 +166,6 @@ def test_kill_at_some_steps(killer: Killer, tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(1500)
 @pytest.mark.parametrize(("shift", "state"), enumerate(["loose", "packed"]))
-def test_kill_at_every_step(state: str, shift: int, killer: Killer, tmp_path: Path) -> None:
+def test_kill_at_every_telling_step(state: str, shift: int, killer: Killer, tmp_path: Path) -> None:
     """Each step in either state, in one mode there and in another here."""
     sweep(Scene.make(killer, tmp_path, state), 1, shift)

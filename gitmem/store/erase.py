@@ -347,8 +347,12 @@ class _Purge:
             noted = {name: oid for name, oid in inventory.keeps[base].items() if name != self.epoch}
             kept = inventory.packs[base] - self.journal.doomed
             if noted:  # other whole epochs live in it: it must stay closed
+                rest = kept - safe
                 kept = git.reachable(noted.values(), self.read)
                 epochpack.repack(self.repository, kept, epochpack.keep_note(noted))
+                # Where the epoch came purged, what it still needs may stand in this pack alone.
+                epochpack.repack(self.repository, rest - kept)
+                kept |= rest
             else:
                 epochpack.repack(self.repository, kept - safe)
             safe |= kept
