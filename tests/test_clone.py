@@ -16,7 +16,7 @@ from gitmem import ConflictError, Home, Memory, NotFoundError, Reach, RefusedErr
 from gitmem.clone import CopyReport, clone, sync
 from gitmem.receive.install import install
 from gitmem.store.worktrees import Checkout
-from tests.conftest import Done, run_git
+from tests.conftest import Done, FakeClock, run_git
 from tests.forge import Forge
 from tests.traces import raw_files, runs_of
 
@@ -522,6 +522,68 @@ def test_history_rewritten_on_the_other_side_stops(world: World) -> None:
     report = world.sync()
     assert "rewritten" in report.branches[0].stopped
     assert head(world.epoch) == before == head(world.epoch, "origin/D118")
+
+
+def _refs(folder: Path) -> bytes:
+    return run_git(folder, "for-each-ref")
+
+
+@pytest.mark.parametrize("fetched", [False, True])
+@pytest.mark.parametrize("kind", ["another", "anew", "zone", "none"])
+def test_other_side_that_became_another_persona_is_refused(
+    world: World, clock: FakeClock, tmp_path: Path, kind: str, *, fetched: bool
+) -> None:
+    commit(world.epoch, NEW, "没有推送的。")
+    with Home.init(tmp_path / "elsewhere", clock=clock) as home:
+        name = "YM001/ZY002" if kind == "another" else PERSONA
+        zone = "Europe/Berlin" if kind == "zone" else "Asia/Shanghai"
+        memory = home.add_persona(name, timezone=zone, human="别人")
+        memory.write("不相干的。", epoch="D118")
+        other = memory.repository.folder
+        if kind == "none":
+            run_git(Path(other), "branch", "-m", "main", "elsewhere")
+        run_git(world.copy, "remote", "set-url", "origin", other)
+        if fetched:
+            run_git(world.copy, "fetch", "-q", "--prune")
+        before = _refs(world.copy), status(world.epoch), status(world.copy)
+        said = {
+            "another": "YM001/ZY002",
+            "anew": "made anew",
+            "zone": "Europe/Berlin",
+            "none": "holds no persona",
+        }
+        with pytest.raises(RefusedError, match=said[kind]) as fault:
+            world.sync()
+        assert "set-url" in fault.value.hint
+        with pytest.raises(RefusedError, match=said[kind]):
+            clone(other, world.copy)
+    assert before == (_refs(world.copy), status(world.epoch), status(world.copy))
+
+
+@pytest.mark.parametrize("name", ["main", "D118", "D119"])
+def test_way_out_of_a_rewritten_history_keeps_what_is_here(world: World, name: str) -> None:
+    folder = world.copy if name == "main" else world.copy / name
+    mine = commit(folder, "notes.txt" if name == "main" else NEW, "没有推送的。")
+    if name == "D119":  # not checked out any more
+        run_git(world.copy, "worktree", "remove", "--force", "D119")
+        folder = world.copy
+    if name == "main":
+        run_git(world.server, "fetch", "-q", str(world.copy), "+main:main")
+        run_git(world.copy, "fetch", "-q")
+        base = "main~1"
+    else:
+        base = f"{name}~1" if name == "D118" else ""
+    tree = run_git(world.server, "rev-parse", f"{name}^{{tree}}").decode().strip()
+    above = ["-p", base] if base else []
+    forged = run_git(world.server, "commit-tree", tree, *above, "-m", "forged").decode().strip()
+    run_git(world.server, "update-ref", f"refs/heads/{name}", forged)
+    branch = next(each for each in world.sync().branches if each.name == name)
+    assert "rewritten" in branch.stopped
+    command = branch.remedy.partition("take theirs: ")[2].partition(". What")[0]
+    subprocess.run(command, shell=True, check=True, env=os.environ | {"GIT_CONFIG_GLOBAL": os.devnull})
+    assert head(world.copy, f"{name}-before") == mine
+    assert head(world.copy, name) == forged
+    assert not world.sync().stopped
 
 
 @pytest.mark.parametrize("kind", ["--depth=1", "--filter=blob:none"])

@@ -214,6 +214,11 @@ def hide(copy: WorkingCopy, name: str) -> None:
         host.write_durable(path, data + (b"" if data.endswith(b"\n") or not data else b"\n") + line + b"\n")
 
 
+def git_in(folder: str, *words: str) -> str:
+    """A command line for git in a folder."""
+    return quoted("git", "-C", folder, *words)
+
+
 def quoted(*words: str) -> str:
     """A command line that a shell takes word for word."""
     return shlex.join(words)

@@ -8,7 +8,6 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from gitmem import host
-from gitmem import manifest as manifests
 from gitmem.clone.folder import (
     TRACKING,
     WorkingCopy,
@@ -21,10 +20,7 @@ from gitmem.clone.folder import (
 )
 from gitmem.clone.report import BranchReport, CopyReport
 from gitmem.clone.update import received
-from gitmem.errors import ConflictError, NotFoundError, UsageError
-from gitmem.manifest import Manifest
-from gitmem.store import objects as git
-from gitmem.store.repository import MAIN
+from gitmem.errors import ConflictError, UsageError
 from gitmem.store.wire import Wire, split_url
 from gitmem.tracepath import check_epoch, natural_order
 
@@ -72,7 +68,6 @@ def _fill(copy: WorkingCopy, wire: Wire, last: int) -> CopyReport:
             with received(copy, wire) as update:
                 update.bring(update.names())
             report = update.report
-            report.persona = _manifest(copy, wire.url).name
             show_main(copy)
             names = _last(_epochs(copy), last)
             _check_names(copy, names)
@@ -105,7 +100,6 @@ def _add(url: str, target: Path, last: int, token: str | None) -> CopyReport:
             for name in names:
                 add_epoch(copy, name)
             report = update.report
-            report.persona = _manifest(copy, copy.url).name
             added = {name: BranchReport(name) for name in names}
             added |= {branch.name: branch for branch in report.branches if branch.name in added}
             for branch in added.values():
@@ -130,18 +124,6 @@ def _valid(names: Iterable[str]) -> list[str]:
 
 def _last(names: list[str], last: int) -> list[str]:
     return names[-last:] if last else []
-
-
-def _manifest(copy: WorkingCopy, url: str) -> Manifest:
-    tip = copy.repository.refs.read(TRACKING + MAIN)
-    data = None
-    if tip is not None:
-        entries = git.parse_tree(copy.repository.read(copy.repository.commit_at(tip).tree)[1])
-        data = next((copy.repository.blob(e.oid) for e in entries if e.name == b"gitmem.yaml"), None)
-    if data is None:
-        shown = split_url(url).url
-        raise NotFoundError(f"{shown} holds no persona: its main has no gitmem.yaml.", hint="Check the URL.")
-    return manifests.parse(data, f"gitmem.yaml of {split_url(url).url}")
 
 
 def _check_names(copy: WorkingCopy, names: Iterable[str]) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from gitmem.clone.files import between, without_merges
+from gitmem.clone.folder import ORIGIN, git_in
 from gitmem.errors import CorruptError
 from gitmem.store.objects import Commit, Oid, Read, history
 from gitmem.store.purge import MESSAGE, Rewrite, Victims, find_victims
@@ -29,6 +30,10 @@ class Tips:
     remote: Oid | None
     local: Oid | None
     tracking: Oid | None
+    folder: str
+    """Where git works on it: where it is checked out, else where `main` is."""
+    shown: bool
+    """Whether it is checked out."""
 
 
 @dataclass(slots=True)
@@ -176,13 +181,24 @@ def _check_not_rewritten(plan: Plan, before: Oid | None) -> None:
         name = plan.name
         raise StopError(
             f"the history of {name} was rewritten on the other side, and no release explains it",
-            f"Look at both: git log {name} origin/{name}. To take theirs, in the folder {name}: "
-            f"git fetch && git reset --keep origin/{name}.",
+            _take_theirs(plan),
         )
 
 
+def _take_theirs(plan: Plan) -> str:
+    """How a person takes the other side's branch and keeps the one here under another name."""
+    name, place = plan.name, plan.tips.folder
+    theirs = f"{ORIGIN}/{name}"
+    fetch = f"Ask there why. To take theirs: {git_in(place, 'fetch')}"
+    if plan.tips.local is None:
+        return f"{fetch}."
+    move = ("reset", "-q", "--keep", theirs) if plan.tips.shown else ("branch", "-f", name, theirs)
+    keep = git_in(place, "branch", f"{name}-before", name)
+    return f"{fetch} && {keep} && {git_in(place, *move)}. What is here stays as the branch {name}-before."
+
+
 def _target(plan: Plan, ours: Oid) -> Oid:
-    theirs = plan.tracking
+    tips, theirs = plan.tips, plan.tracking
     if theirs is None or ours == theirs:
         return ours
     read = plan.rewrite.stage.read
@@ -197,7 +213,7 @@ def _target(plan: Plan, ours: Oid) -> Oid:
     if outcome.conflicts:
         raise StopError(
             " ".join(outcome.conflicts),
-            f"In the folder {plan.name}: git pull --rebase, and choose what it shall be.",
+            f"{git_in(tips.folder, 'pull', '--rebase', ORIGIN, plan.name)}, and choose what it shall be.",
         )
     both = {**outcome.renamed, **outcome.dropped}
     plan.notes = [

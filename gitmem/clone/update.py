@@ -16,7 +16,8 @@ from typing import NamedTuple
 
 from gitmem import host
 from gitmem.clone.files import differences, find_file
-from gitmem.clone.folder import TRACKING, WorkingCopy, open_copy, quoted, reconnect
+from gitmem.clone.folder import ORIGIN, TRACKING, WorkingCopy, git_in, open_copy, quoted, reconnect
+from gitmem.clone.persona import check_persona
 from gitmem.clone.plan import Plan, Roots, StopError, Tips, make_plan, map_commits, victims_of
 from gitmem.clone.report import BranchReport, CopyReport
 from gitmem.errors import ConflictError, CorruptError, UnavailableError, UsageError
@@ -46,7 +47,7 @@ def sync(folder: str | Path, *, token: str | None = None, lock_seconds: float = 
 
     Raises:
         NotFoundError: there is no working copy at `folder`.
-        RefusedError: it is shallow or partial.
+        RefusedError: it is shallow or partial, or the other side holds another persona.
         UnavailableError: the other side cannot be reached, or another command is at work here.
     """
     copy = open_copy(folder, lock_seconds)
@@ -71,7 +72,9 @@ def received(copy: WorkingCopy, wire: Wire) -> Iterator[Update]:
                 raise
             hint = "Set GITMEM_TOKEN to a token that may read and write there."
             raise UnavailableError(fault.message, hint=hint) from None
-        yield Update(copy, incoming, wire.url)
+        update = Update(copy, incoming, wire.url)
+        update.check_persona()
+        yield update
 
 
 def is_epoch(name: str) -> bool:
@@ -98,6 +101,11 @@ class Update:
         self._roots = Roots(self._read)
         self._known: dict[Oid, set[str]] | None = None
         self._done = _load_done(self._repository)
+
+    def check_persona(self) -> None:
+        """Raise `RefusedError` where the other side is not the same persona any more."""
+        found = check_persona(self.copy, self._incoming, self.report.remote, self._roots)
+        self.report.persona = str(found.name) if found is not None else ""
 
     def _read(self, oid: Oid) -> tuple[git.ObjectType, bytes]:
         """An object that was fetched, or that the copy has."""
@@ -130,7 +138,9 @@ class Update:
 
     def _tips(self, name: str) -> Tips:
         refs = self._repository.refs
-        return Tips(self.heads.get(name), refs.head(name), refs.read(TRACKING + name))
+        places = [each.folder for each in self.copy.worktrees() if each.branch == HEADS + name]
+        folder = next(iter(places), self.copy.folder)
+        return Tips(self.heads.get(name), refs.head(name), refs.read(TRACKING + name), folder, bool(places))
 
     def _plan(self, name: str) -> Plan | None:
         tips = self._tips(name)
@@ -454,7 +464,7 @@ class Update:
         if plan.local_releases:
             count = plan.local_releases
             what = f"{count} of its leaves are released here only; their text stays until that is pushed"
-            command = f"{quoted('git', '-C', f'{self.copy.folder}/{name}', 'push')} && {self._again}"
+            command = f"{git_in(plan.tips.folder, 'push', ORIGIN, name)} && {self._again}"
             self.report.places.append(Place(f"epoch {name} of this clone", Reach.UNREACHED, what, command))
         if plan.tips.remote is None and plan.tips.tracking is not None:
             self.report.notes.append(f"{name} is no longer on the other side; it stays here.")
