@@ -115,7 +115,7 @@ def test_kill_at_some_steps(killer: Killer, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(3000)
-@pytest.mark.parametrize(("shift", "state"), enumerate(["loose", "packed", "archived packed"]))
+@pytest.mark.parametrize(("shift", "state"), list(enumerate(["loose", "packed", "archived packed"])))
 def test_kill_at_every_step(state: str, shift: int, killer: Killer, tmp_path: Path) -> None:
     """Each step in each state, and over the three states in each mode."""
     sweep(Scene.make(killer, tmp_path, state), tmp_path, 1, shift)
