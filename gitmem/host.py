@@ -62,15 +62,14 @@ def _try_lock(handle: int, *, shared: bool) -> bool:
     return True
 
 
-def _wait(ready: Callable[[], bool], seconds: float) -> bool:
-    """Ask `ready` until it says yes, ever less often; False after `seconds`."""
+def _wait(ready: Callable[[], bool], seconds: float, *, pause: float = 0.0002, longest: float = 0.02) -> bool:
+    """Ask `ready` until it says yes, ever less often; False after `seconds`. Pauses grow up to `longest`."""
     deadline = time.monotonic() + seconds
-    pause = 0.0002
     while not ready():
         if time.monotonic() > deadline:
             return False
         time.sleep(pause)
-        pause = min(pause * 1.5, 0.02)
+        pause = min(pause * 1.5, longest)
     return True
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,9 +11,11 @@ import pytest
 
 from gitmem import Home, Memory
 from gitmem.errors import ConflictError, NotFoundError, RefusedError, UnavailableError, UsageError
+from gitmem.host import wait
 from gitmem.maintain import maintain
 from gitmem.receive import install
 from gitmem.report import Reach
+from gitmem.store.wire import Reply, Wire
 from gitmem.sync import RemoteReport, add_remote, list_remotes, remove_remote, status, sync
 from tests.conftest import PERSONA, FakeClock, run_git
 from tests.kill import secret
@@ -549,3 +552,76 @@ def test_a_release_comes_to_an_epoch_that_shares_its_pack(pair: Pair, tmp_path: 
     fsck(pair.one.repository.folder)
     assert [pair.one.trace(p).status for p in (kept, path, other)] == ["active", "released", "active"]
     assert found_in(tmp_path, runs_of(text)) == []
+
+
+# -- a host that is slow, or has its own mind ------------------------------------------------
+
+
+def test_a_purge_that_has_not_ended_there_is_waited_for(pair: Pair) -> None:
+    """Another home pushes a release; the host moves the branch first, and purges a little later."""
+    path = pair.one.write(secret("slow"), epoch=EPOCH).trace_path
+    pair.sync(1, 2)
+    slow = pair.remote / "hooks" / "post-receive.d" / "00-slow"
+    slow.write_text("#!/bin/sh\ntouch there\nsleep 2\n")
+    slow.chmod(0o755)
+    pair.two.release(path)
+    pusher = threading.Thread(target=pair.ask, args=(2,))
+    pusher.start()
+    assert wait((pair.remote / "there").exists, 60)
+    report = pair.ask(1)
+    pusher.join(60)
+    assert report.complete, report.as_dict()
+    assert report.branches[EPOCH].released == 1
+    pair.sync(1, 2)
+    assert len(pair.tips()) == 1
+
+
+def test_a_branch_that_never_rests_is_named(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+    push = Wire.push
+
+    def faster(wire: Wire, folder: str, updates: dict[str, bytes], lease: dict[str, bytes]) -> Reply:
+        tree = run_git(pair.remote, "rev-parse", f"{EPOCH}^{{tree}}").decode().strip()
+        made = run_git(pair.remote, "commit-tree", tree, "-p", EPOCH, "-m", "more").decode().strip()
+        run_git(pair.remote, "update-ref", f"refs/heads/{EPOCH}", made)
+        return push(wire, folder, updates, lease)
+
+    monkeypatch.setattr(Wire, "push", faster)
+    pair.one.write("x", epoch=EPOCH)
+    report = pair.ask(1)
+    assert [branch.branch for branch in report.told if branch.stopped] == [EPOCH]
+    assert f"{EPOCH} moved" in report.branches[EPOCH].stopped
+
+
+@pytest.mark.parametrize("hooks", [False], indirect=True, ids=["no hooks"])
+def test_an_amended_tombstone_is_no_released_text(pair: Pair, tmp_path: Path) -> None:
+    """The text was released before it was ever sent; then somebody gave that commit other words."""
+    text = secret("never there")
+    path = pair.one.write(text, epoch=EPOCH).trace_path
+    pair.one.release(path)
+    pair.sync(1, 2)
+    head = f"refs/heads/{EPOCH}"
+    tree = run_git(pair.remote, "rev-parse", f"{EPOCH}^{{tree}}").decode().strip()
+    amended = run_git(pair.remote, "commit-tree", tree, "-p", f"{EPOCH}~1", "-m", "amended").decode().strip()
+    run_git(pair.remote, "update-ref", head, amended)
+    assert "rewritten" in pair.ask(1).branches[EPOCH].stopped
+    assert status(pair.homes[0])[0].stopped == [EPOCH]
+    folder = pair.one.repository.folder
+    run_git(folder, "update-ref", "-d", f"refs/remotes/origin/{EPOCH}")
+    for number in (1, 1):
+        report = pair.sync(number)[0]
+        assert report.places == []
+    assert pair.one.repository.refs.all("refs/rescue/") == {}
+    assert status(pair.homes[0])[0].stopped == []
+    pair.one.write("goes on", epoch=EPOCH)
+    assert pair.sync(1)[0].branches[EPOCH].sent == 1
+    assert pair.sync(1)[0].told == []
+    assert found_in(tmp_path, runs_of(text)) == []
+
+
+def test_only_epochs_that_released_something_are_asked_for(pair: Pair) -> None:
+    path = pair.one.write(secret("asked"), epoch=EPOCH).trace_path
+    pair.sync(1)
+    pair.one.release(path)
+    pair.one.write("another", epoch="D119")
+    places = pair.sync(1)[0].places
+    assert [place.name for place in places] == [f"{pair.remote} {EPOCH}"]

@@ -242,7 +242,10 @@ def status_command(name: str | None) -> None:
     def text() -> None:
         for waiting in found:
             epochs = ", ".join(f"{epoch} {count}" for epoch, count in waiting.epochs.items())
-            what = f"{waiting.commits} commits wait ({epochs})" if epochs else "in step when last synced"
+            words = [f"{waiting.commits} commits wait ({epochs})"] if epochs else []
+            if waiting.stopped:
+                words.append(f"not in step: {', '.join(waiting.stopped)}; gitmem sync says why")
+            what = ", ".join(words) or "in step when last synced"
             run.say(f"{waiting.persona}  {waiting.remote}  {what}")
         if not found:
             run.note("No persona has a remote yet. Add one: gitmem remote add ROOT/PERSONA URL")

@@ -28,6 +28,9 @@ from gitmem.sync.report import WIKI, BranchReport, RemoteReport
 from gitmem.tracepath import check_epoch
 
 _ROUNDS = 10
+_PATIENCE = 5.0
+_LONG_PATIENCE = 30.0
+"""Seconds to wait for a purge there to end: on a host that may have hooks, and on one that has."""
 _FEW = 400
 """Up to so many new objects become files of their own, more become a pack."""
 _GC = "git reflog expire --expire=now --expire-unreachable=now --all && git gc --prune=now"
@@ -71,6 +74,14 @@ class Exchange:
         """Tips of branches that hold released text there; our tracking refs hold them purged."""
         self._refused: dict[str, Oid | None] = {}
         """Branches whose push was refused, and the remote's tip then."""
+        self._known = dict(self._raw)
+        """Where it was so at the last sync: nothing purges there."""
+        self._own: dict[str, Oid] = {}
+        """What we pushed, and its host did not purge although its hooks had their time."""
+        self._hooked = False
+        """Whether gitmem's hooks answered there."""
+        self._unsettled: list[str] = []
+        """Branches that the last round left to another one."""
         self._forced: set[str] = set()
         self._asked: dict[str, list[Oid]] = {}
 
@@ -81,12 +92,42 @@ class Exchange:
             UnavailableError: the remote cannot be reached, or this repository not be read.
             RefusedError: it holds another persona.
         """
+        self._come_to_rest()
+        for _ in range(_ROUNDS):
+            if self._report.dry_run or not self._purge_went_on():
+                break
+            self._come_to_rest()
+        self._drop_rescues()
+        self._look_for_released()
+
+    def _come_to_rest(self) -> None:
+        """Rounds, until one leaves nothing to do."""
         for _ in range(_ROUNDS):
             if self._round() or self._report.dry_run:
-                break
-        else:
-            self._branch(MAIN).stopped = "others were faster ten times; run gitmem sync again."
-        self._look_for_released()
+                return
+        for name in self._unsettled:
+            what = f"{WIKI if self._pages else name} moved here or there in each of {_ROUNDS} rounds"
+            self._branch(name).stopped = f"{what}; run gitmem sync again."
+
+    def _purge_went_on(self) -> bool:
+        """Whether a branch that holds released text moves on there, if it is given a while.
+
+        A push that releases moves the branch first and purges then; another home may look in between.
+        """
+        names = self._may_move()
+        if not names:
+            return False
+
+        def moved() -> bool:
+            there = self._wire.refs()
+            return any(there.get(HEADS + name) != self._raw[name] for name in names)
+
+        return host.wait(moved, _LONG_PATIENCE if self._hooked else _PATIENCE, pause=0.25, longest=2.0)
+
+    def _may_move(self) -> list[str]:
+        """Branches that hold released text there, perhaps only until a purge ends."""
+        rest = self._known if self._hooked else self._known | self._own
+        return [name for name, oid in self._raw.items() if rest.get(name) != oid]
 
     def _round(self) -> bool:
         """One round; whether nothing was left to do."""
@@ -107,7 +148,8 @@ class Exchange:
                 return True
             taken = self._take(incoming, made)
             pushed = self._push(incoming, [plan for plan in made if plan.branch in taken])
-        return len(taken) == len(made) and not pushed
+        self._unsettled = sorted({plan.branch for plan in made} - taken | pushed)
+        return not self._unsettled
 
     def _is_ours(self, name: str) -> bool:
         return name == MAIN if self._pages else _is_branch(name)
@@ -277,7 +319,7 @@ class Exchange:
 
     def _note_raw(self, made: list[Plan]) -> None:
         for plan in made:
-            if plan.theirs is not None and plan.rescue is None and plan.theirs != plan.tips.raw:
+            if plan.holds and plan.rescue is None:
                 assert plan.tips.raw is not None
                 self._raw[plan.branch] = plan.tips.raw
             else:
@@ -286,16 +328,16 @@ class Exchange:
 
     # -- pushing -----------------------------------------------------------------------------
 
-    def _push(self, incoming: Repository, made: list[Plan]) -> bool:
-        """Push what the plans say; whether there was anything to push."""
+    def _push(self, incoming: Repository, made: list[Plan]) -> set[str]:
+        """Push what the plans say; the branches that there was anything to push of."""
         updates: dict[str, Oid] = {}
         lease: dict[str, Oid] = {}
         for plan in made:
             name, raw = plan.branch, plan.tips.raw
             if name in self._refused and self._refused[name] == raw:
                 continue
-            holds = raw is not None and plan.rescue is None and plan.theirs != raw
-            if self._rewrite_remote and holds and name not in self._forced:
+            differs = raw is not None and plan.rescue is None and plan.theirs != raw
+            if self._rewrite_remote and differs and name not in self._forced:
                 assert plan.target is not None
                 assert raw is not None
                 updates[HEADS + name], lease[HEADS + name] = plan.target, raw
@@ -304,14 +346,16 @@ class Exchange:
                 updates[HEADS + name] = plan.push
             else:
                 continue
-            self._asked.setdefault(name, []).extend(plan.asked or ([raw] if raw and holds else []))
+            asked = plan.asked or ([raw] if raw and differs and plan.holds else [])
+            if asked:
+                self._asked.setdefault(name, []).extend(asked)
         by_ref = {HEADS + plan.branch: plan for plan in made}
         # A name may stand in two epochs. Once one of them is released, the other would be refused.
         for last in (False, True):
             part = {ref: oid for ref, oid in updates.items() if bool(by_ref[ref].telling) is last}
             if part:
                 self._send(incoming, by_ref, part, _only(lease, part))
-        return bool(updates)
+        return {ref[len(HEADS) :] for ref in updates}
 
     def _send(
         self,
@@ -322,6 +366,7 @@ class Exchange:
     ) -> None:
         """Push; a hook refuses a push as a whole, so halves of a refused one are pushed again."""
         reply = self._wire.push(incoming.folder, updates, lease)
+        self._hooked = self._hooked or any(line.startswith("gitmem:") for line in reply.said)
         there = self._wire.refs()
         refused = [r.ref for r in reply.refs if not r.ok and there.get(r.ref) == plans_of[r.ref].tips.raw]
         if len(updates) > 1 and refused:
@@ -362,8 +407,18 @@ class Exchange:
             if plan.target in self._repository.refs.all(HEADS).values():
                 line = f"update {self._tracking}{name} {plan.target.hex()}\n"
                 host.git(self._repository.folder, "update-ref", "--stdin", data=line.encode())
-                self._raw[name] = plan.push
+                if plan.holds:
+                    self._raw[name] = self._own[name] = plan.push
                 remotes.save_seen(self._repository, self._remote.name, self._raw)
+
+    def _drop_rescues(self) -> None:
+        """A branch that is in order again needs no rescue ref."""
+        rescued = {ref: ref[len(self._rescue) :] for ref in self._repository.refs.all(self._rescue)}
+        calm = [ref for ref, name in rescued.items() if not self._branch(name).stopped]
+        if calm and not self._report.dry_run:
+            with self._repository.locked():
+                for ref in calm:
+                    self._repository.refs.delete(ref)
 
     # -- telling -----------------------------------------------------------------------------
 
@@ -395,9 +450,15 @@ class Exchange:
 
     def _look_for_released(self) -> None:
         """Ask the remote for what was released, and say where it still is."""
+        awaited = self._may_move()
         for name in sorted(self._raw):
-            remedy = f"gitmem sync {self._report.persona} --rewrite-remote, then in its folder: {_GC}"
-            what = "still served: the branch there holds released text; no gitmem hooks ran there"
+            again = f"gitmem sync {self._report.persona}"
+            if name in awaited and self._hooked:
+                what, remedy = "its purge is under way there; sync again", again
+            else:
+                what = "still served: the branch there holds released text; no gitmem hooks ran there"
+                what += ", or their purge has not ended" if name in awaited else ""
+                remedy = f"{again} --rewrite-remote, then in its folder: {_GC}"
             self._report.places.append(Place(f"{self._remote.url} {name}", Reach.UNREACHED, what, remedy))
         asked = {name: oids for name, oids in self._asked.items() if name not in self._raw}
         ours = self._repository

@@ -142,6 +142,8 @@ class Waiting:
     remote: str
     url: str
     epochs: dict[str, int]
+    stopped: list[str]
+    """Branches that the last sync left apart: rewritten there, or behind what the remote has."""
 
     @property
     def commits(self) -> int:
@@ -154,19 +156,43 @@ class Waiting:
             "url": self.url,
             "waiting": self.commits,
             "branches": self.epochs,
+            "stopped": self.stopped,
         }
 
 
 def status(home: Home, name: str | None = None) -> list[Waiting]:
     """How many commits wait for which remote. Looks only at what is here; no network."""
     return [
-        Waiting(str(memory.name), remote.name, remote.url, _waiting(memory.repository, remote.name))
+        Waiting(
+            str(memory.name),
+            remote.name,
+            remote.url,
+            _waiting(memory.repository, remote.name),
+            _stopped(memory.repository, remote.name),
+        )
         for memory in _memories(home, name)
         for remote in remotes.remotes(memory.repository, home.path, memory.name)
     ]
 
 
-def _waiting(repository: Repository, remote: str) -> dict[str, int]:
+def _seen(repository: Repository, remote: str) -> dict[str, Oid]:
     folder = f"refs/remotes/{remote}/"
-    seen: dict[str, Oid] = {ref[len(folder) :]: oid for ref, oid in repository.refs.all(folder).items()}
-    return repository.steady(lambda: plan.waiting(repository.refs.heads(), seen, repository.reader()))
+    return {ref[len(folder) :]: oid for ref, oid in repository.refs.all(folder).items()}
+
+
+def _stopped(repository: Repository, remote: str) -> list[str]:
+    """Branches with a rescue ref, and those that lack what the remote was seen to have."""
+    rescue = f"refs/rescue/{remote}/"
+    rescued = {ref[len(rescue) :] for ref in repository.refs.all(rescue)}
+
+    def apart() -> set[str]:
+        seen = _seen(repository, remote)
+        return set(plan.waiting(seen, repository.refs.heads(), repository.reader()))
+
+    return sorted(rescued | repository.steady(apart))
+
+
+def _waiting(repository: Repository, remote: str) -> dict[str, int]:
+    return repository.steady(
+        lambda: plan.waiting(repository.refs.heads(), _seen(repository, remote), repository.reader())
+    )

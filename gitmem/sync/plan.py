@@ -63,6 +63,8 @@ class Plan:
     """To push, the other side's own tip must be fetched first."""
     asked: list[Oid] = field(default_factory=list)
     """Objects of released leaves that the other side had."""
+    holds: bool = False
+    """Whether the other side's history holds what either side released or forgot."""
     released: int = 0
     """Leaves that theirs had released and ours had not."""
     telling: int = 0
@@ -105,9 +107,17 @@ def make(branch: str, tips: Tips, read: Read) -> Plan:
     _meet(plan, ours, None if tips.seen is None else clean[tips.seen], rewrite, victims)
     if len(found) > 1:
         plan.released, plan.telling = len(_all(victims) - _all(found[1])), len(_all(victims) - _all(found[0]))
-    if plan.theirs != tips.raw == tips.theirs:
+    plan.holds = plan.theirs != tips.raw and (tips.raw != tips.theirs or _holds(rewrite, tips.theirs))
+    if plan.holds and tips.raw == tips.theirs:
         plan.asked = _asked(victims, tips, rewrite.stage)
     return plan
+
+
+def _holds(rewrite: Rewrite, tip: Oid) -> bool:
+    """Whether purging changes a tree. Where it only gives messages their fixed form, no text was there."""
+    read = rewrite.stage.read
+    made = ((commit, Commit.parse(read(rewrite.commits[oid])[1])) for oid, commit in history([tip], read))
+    return any(old.tree != new.tree for old, new in made)
 
 
 def _all(victims: Victims) -> frozenset[LeafName]:
