@@ -767,6 +767,56 @@ def test_over_http_with_a_token(world: World, make_forge: Callable[..., Forge], 
     assert status(one / "D118") == ""
 
 
+@pytest.mark.parametrize("user", ["zhuyuan", ""])
+def test_token_of_a_url_is_used_and_neither_shown_nor_stored(
+    world: World, make_forge: Callable[..., Forge], cli: Callable[..., Done], tmp_path: Path, user: str
+) -> None:
+    forge = make_forge("v16")
+    folder = forge.create(stale=False)
+    forge.git(folder, "fetch", "-q", str(world.server), "+refs/heads/*:refs/heads/*")
+    token = "token-of-zhuyuan"
+    env = {"GITMEM_TOKEN": ""}
+    with forge.http() as server:
+        bare = server.url(PERSONA)
+        login = f"{user}:{token}@" if user else f"{token}@"
+        url = bare.replace("://", f"://{login}")
+        done = cli("clone", url, tmp_path / "c", check=0, env=env)
+        assert f"Cloning {bare} …" in done.err
+        assert "GITMEM_TOKEN" in done.text
+        again = cli("clone", url, tmp_path / "c", "--json", check=0, env=env)
+        assert again.json()["remote"] == bare
+        assert run_git(tmp_path / "c", "remote", "get-url", "origin").decode().strip() == bare
+        run_git(tmp_path / "c", "remote", "set-url", "origin", url)  # as plain git clone leaves it
+        synced = cli("sync", tmp_path / "c", check=0, env=env)
+        run_git(tmp_path / "c", "remote", "set-url", "origin", bare)
+        wrong = cli("clone", url.replace(PERSONA, "YM001/NOBODY"), tmp_path / "d", check=5, env=env)
+        other = cli("clone", url.replace(PERSONA, "YM001/NOBODY"), tmp_path / "c", check=3, env=env)
+    down = cli("clone", url, tmp_path / "d", check=5, env=env)
+    for said in (done, again, synced, wrong, other, down):
+        assert token not in said.text + said.err
+    assert not [where for where, data in raw_files(tmp_path / "c") if token.encode() in data]
+
+
+@pytest.mark.parametrize(
+    ("url", "said"),
+    [
+        ("ftp://u:SECRET@h/zz", "ftp"),
+        ("ssh://u:SECRET@h/zz", "password"),
+        ("u:SECRET@h:zz", "password"),
+        ("http://u:SECRET@127.0.0.1:x/zz", "malformed"),
+        ("http://u:SECRET@127.0.0.1:1/zz", "reached"),
+    ],
+)
+def test_secret_of_a_url_given_by_mistake_is_not_repeated(
+    cli: Callable[..., Done], tmp_path: Path, url: str, said: str
+) -> None:
+    done = cli("clone", url, tmp_path / "d", "--json")
+    assert done.code in (2, 5)
+    assert said in done.json()["error"]["message"]
+    assert "SECRET" not in done.text + done.err
+    assert not (tmp_path / "d").exists()
+
+
 def test_cli_clones_a_persona_and_syncs(world: World, cli: Callable[..., Done], tmp_path: Path) -> None:
     done = cli("--home", world.home.path, "clone", PERSONA, tmp_path / "c", "--json", check=0).json()
     assert [each["epoch"] for each in done["epochs"]] == ["D118", "D119"]
@@ -783,5 +833,16 @@ def test_cli_clones_a_persona_and_syncs(world: World, cli: Callable[..., Done], 
     cli("clone", tmp_path / "nowhere", tmp_path / "d", check=5)
     cli("clone", "a b", tmp_path / "d", check=5)
     cli("--home", world.home.path, "clone", "YM001/NOBODY", tmp_path / "d", check=1)
-    cli("clone", PERSONA, " ", check=2)
+    for words in ((PERSONA, " "), (PERSONA, ""), ("", tmp_path / "d"), (" ", tmp_path / "d")):
+        assert "empty" in cli("--home", world.home.path, "clone", *words, check=2).err
+    file = tmp_path / "file"
+    file.write_text("mine", "utf-8")
+    for there in (file, file / "below", "/proc/x"):
+        said = cli("--home", world.home.path, "clone", PERSONA, there, "--json").json()["error"]
+        assert "Errno" not in said["message"]
+        assert said["code"] == ("conflict" if there == file else "unavailable")
+        assert str(there) in said["message"]
+        assert said["hint"]
+    assert file.read_text("utf-8") == "mine"
+    assert cli("sync", tmp_path / "c", "--json", check=3).json()["persona"] == PERSONA
     assert not (tmp_path / "d").exists()

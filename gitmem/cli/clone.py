@@ -10,6 +10,7 @@ import click
 
 from gitmem.cli import run
 from gitmem.errors import NotFoundError, UnavailableError, UsageError
+from gitmem.store.wire import split_url
 from gitmem.tracepath import PersonaName
 
 if TYPE_CHECKING:
@@ -20,22 +21,24 @@ _STOPPED = 3
 
 @run.command("clone")
 @click.argument("source", metavar="ROOT/PERSONA|URL")
-@click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
+@click.argument("folder", metavar="DIR", type=click.Path())
 @click.option(
     "--last", type=click.IntRange(min=0), default=7, show_default=True, help="How many epochs get a folder."
 )
-def clone_command(source: str, folder: Path, last: int) -> None:
+def clone_command(source: str, folder: str, last: int) -> None:
     """Make a working copy in DIR for people: an ordinary git clone, with a folder for each epoch.
 
     The files stand where trace paths say: DIR/D118/raw/…, and git commit and git push work there.
-    Run again on the same DIR, it adds epochs that are new. A token is taken from GITMEM_TOKEN.
+    Run again on the same DIR, it adds epochs that are new. A token is taken from
+    the URL or GITMEM_TOKEN, and not stored.
     """
     from gitmem.clone import clone
 
-    if not str(folder).strip():
-        raise UsageError("the name of the folder is empty.")
+    for what, value in (("persona or URL", source), ("folder", folder)):
+        if not value.strip():
+            raise UsageError(f"the name of the {what} is empty.", hint="gitmem clone ROOT/PERSONA|URL DIR")
     url = _url(source)
-    run.note(f"Cloning {source} …")
+    run.note(f"Cloning {split_url(url).url if url == source else source} …")
     report = clone(url, folder, last=last, token=token())
     run.answer(report.as_dict(), lambda: tell_clone(report))
 

@@ -17,7 +17,6 @@ import pygit2
 from gitmem import host
 from gitmem.errors import NotFoundError, RefusedError, UnavailableError
 from gitmem.store.repository import Repository
-from gitmem.store.wire import split_url
 from gitmem.store.worktrees import Worktree, clear_drafts, worktrees
 
 ORIGIN = "origin"
@@ -108,12 +107,15 @@ def _check_whole(gitdir: str, config: pygit2.Config) -> None:
 
 
 def make_folder(folder: Path, url: str) -> WorkingCopy:
-    """An empty working copy in a new folder, with a configuration that keeps bytes as they are."""
+    """An empty working copy in a new folder, with a configuration that keeps bytes as they are.
+
+    `url` has no login in it.
+    """
     gitdir = f"{folder}/.git"
     os.makedirs(gitdir)
     host.git(gitdir, "-C", str(folder), "init", "-q", "--template=", "--initial-branch=main")
     config = pygit2.Config(f"{gitdir}/config")
-    for key, value in (_CONFIG | {f"remote.{ORIGIN}.url": split_url(url).url}).items():
+    for key, value in (_CONFIG | {f"remote.{ORIGIN}.url": url}).items():
         config[key] = value
     os.makedirs(f"{gitdir}/info", exist_ok=True)
     host.write_durable(f"{gitdir}/info/attributes", _ATTRIBUTES)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from gitmem import host
@@ -19,8 +19,8 @@ from gitmem.clone.folder import (
     show_main,
 )
 from gitmem.clone.report import BranchReport, CopyReport
-from gitmem.clone.update import received
-from gitmem.errors import ConflictError, UsageError
+from gitmem.clone.update import received, wire_to
+from gitmem.errors import ConflictError, GitmemError, UnavailableError, UsageError
 from gitmem.store.wire import Wire, split_url
 from gitmem.tracepath import check_epoch, natural_order
 
@@ -31,25 +31,48 @@ def clone(url: str, folder: str | Path, *, last: int = LAST, token: str | None =
     """Make a working copy of a persona's repository, or add new epochs to one that is there.
 
     A new one comes about whole or not at all. In one that is there, nothing is touched but what is
-    new. `last` is how many epochs get a folder, counted from the newest in natural order.
+    new. `last` is how many epochs get a folder, counted from the newest in natural order. A token
+    in the URL is used, and not stored.
 
     Raises:
         UsageError: a malformed URL, or a negative `last`.
         ConflictError: the folder holds something else, or an epoch has the name of a file there.
         NotFoundError: the URL is not a persona's repository.
-        UnavailableError: it cannot be reached.
+        RefusedError: the URL is no longer that of the persona whose copy is there.
+        UnavailableError: it cannot be reached, or the folder cannot be made.
     """
     if last < 0:
         raise UsageError("--last must be 0 or more.")
     target = Path(folder).absolute()
-    if is_copy(target):
-        return _add(url, target, last, token)
+    wire = wire_to(url, token)
+    with _making(target):
+        report = _add(wire, target, last) if is_copy(target) else _make(wire, target, last)
+    if split_url(url, token).token:
+        report.notes.append(
+            "The token of the URL was not stored: git pull and git push ask git's credential helper, "
+            "gitmem sync takes GITMEM_TOKEN."
+        )
+    return report
+
+
+@contextlib.contextmanager
+def _making(target: Path) -> Iterator[None]:
+    try:
+        yield
+    except GitmemError:
+        raise
+    except OSError as fault:
+        message = f"{target} cannot be made: {fault.strerror or fault}."
+        raise UnavailableError(message, hint="Choose a folder that can be written to.") from None
+
+
+def _make(wire: Wire, target: Path, last: int) -> CopyReport:
     host.check_free(target)
     target.parent.mkdir(parents=True, exist_ok=True)
     draft = host.draft_folder(target)
     try:
         draft.mkdir()
-        report = _fill(make_folder(draft, url), Wire(url, token), last)
+        report = _fill(make_folder(draft, wire.url), wire, last)
         host.move_folder(draft, target)
     except BaseException:
         with contextlib.suppress(FileNotFoundError):
@@ -80,15 +103,13 @@ def _fill(copy: WorkingCopy, wire: Wire, last: int) -> CopyReport:
         copy.repository.close()
 
 
-def _add(url: str, target: Path, last: int, token: str | None) -> CopyReport:
+def _add(wire: Wire, target: Path, last: int) -> CopyReport:
     copy = open_copy(target)
-    wanted = split_url(url).url
-    if os.path.realpath(copy.url) != os.path.realpath(wanted) and copy.url != wanted:
+    present = wire_to(copy.url).url
+    if os.path.realpath(present) != os.path.realpath(wire.url) and present != wire.url:
         raise ConflictError(
-            f"{target} is a working copy of {split_url(copy.url).url}, not of {wanted}.",
-            hint="Choose a new folder.",
+            f"{target} is a working copy of {present}, not of {wire.url}.", hint="Choose a new folder."
         )
-    wire = Wire(wanted, token)
     try:
         with copy.repository.locked():
             reconnect(copy)

@@ -29,7 +29,7 @@ from gitmem.store.pack import PackWriter, pack_paths
 from gitmem.store.purge import Victims
 from gitmem.store.refs import HEADS, StaleRefError
 from gitmem.store.repository import MAIN, Repository
-from gitmem.store.wire import Incoming, Wire
+from gitmem.store.wire import Incoming, Wire, split_url
 from gitmem.store.worktrees import Checkout, Worktree
 from gitmem.tracepath import check_epoch, natural_order
 
@@ -54,11 +54,17 @@ def sync(folder: str | Path, *, token: str | None = None, lock_seconds: float = 
     try:
         with copy.repository.locked():
             reconnect(copy)
-            with received(copy, Wire(copy.url, token)) as update:
+            with received(copy, wire_to(copy.url, token)) as update:
                 update.bring(update.names())
                 return update.report
     finally:
         copy.repository.close()
+
+
+def wire_to(url: str, token: str | None = None) -> Wire:
+    """The way to a URL; a token in it goes before the one given."""
+    address = split_url(url, token)
+    return Wire(address.url, address.token or token, address.user)
 
 
 @contextlib.contextmanager
