@@ -16,6 +16,7 @@ from gitmem import Home, Memory
 from gitmem.errors import UnavailableError, UsageError
 from gitmem.receive import install
 from gitmem.report import Reach
+from gitmem.store import wire
 from gitmem.store.repository import Repository
 from gitmem.store.wire import Incoming, Wire, scrub, split_url
 from gitmem.sync import add_remote, list_remotes, sync
@@ -250,7 +251,7 @@ def test_commands_of_a_persona_with_a_remote(
     assert [(b["branch"], b["sent"]) for b in dry["results"][0]["branches"]] == [("D1", 2), ("main", 1)]
     assert "2 sent" in cli("sync", *where, check=0).text
     assert "in step" in cli("sync", *where, PERSONA, check=0).text
-    released = cli("release", *where, path, "--yes", "--verify-remote", "--json", check=0).json()
+    released = cli("release", *where, path, "--yes", "--verify-remote", "--json", check=3).json()
     assert released["remotes"][0]["places"][0]["detail"].startswith("still served")
     cli("sync", *where, "--rewrite-remote", check=0)
     cli("remote", "remove", *where, PERSONA, check=0)
@@ -358,3 +359,56 @@ def test_remotes_are_listed_by_name(home: Home, memory: Memory) -> None:
     found = [(persona, remote.name) for persona, remote in list_remotes(home)]
     assert found == sorted(found)
     assert len(found) == 6
+
+
+def test_a_server_that_stalls_is_given_up(
+    host: Host, home: Home, memory: Memory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It takes the connection, as a stopped process does, and says nothing."""
+    assert wire._QUICK == "http.lowSpeedTime=20"
+    monkeypatch.setattr(wire, "_QUICK", "http.lowSpeedTime=2")
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        add_remote(home, PERSONA, f"http://127.0.0.1:{silent.getsockname()[1]}/a.git")
+        report = sync(home, PERSONA).remotes[0]
+    assert not report.reached
+    assert "does not answer in time" in report.error
+    assert report.waiting == 1
+
+
+def test_release_says_what_its_remotes_were_found_to_hold(
+    tmp_path: Path, host: Host, cli: Callable[..., Done], home: Home, memory: Memory
+) -> None:
+    where = ("--home", home.path)
+    options = ("--yes", "--verify-remote", "--json")
+    paths = [memory.write(secret(f"verified {i}"), epoch=EPOCH).trace_path for i in range(5)]
+    plain = cli("release", *where, paths[0], "--yes", "--json", check=0).json()["report"]
+    assert plain["complete"]
+    add_remote(home, PERSONA, host.url, token=TOKEN)
+    cli("sync", *where, check=0)
+
+    def places(path: str, code: int) -> tuple[bool, dict[str, tuple[str, str]]]:
+        report = cli("release", *where, path, *options, check=code).json()["report"]
+        found = {p["place"]: (p["status"], p.get("detail", "")) for p in report["places"]}
+        return report["complete"], {name: found[name] for name in found if name.startswith("remote ")}
+
+    complete, found = places(paths[1], 0)
+    assert complete
+    assert list(found) == [f"remote {host.url} {EPOCH}"]
+    assert found[f"remote {host.url} {EPOCH}"][1].startswith("gone")
+    # Again: nothing is asked for any more, and the branch there is known.
+    assert places(paths[1], 0) == (
+        True, {f"remote {host.url} {EPOCH}": ("not present", "its branch does not hold it")},
+    )  # fmt: skip
+    plain = cli("release", *where, paths[2], "--yes", "--json", check=0).json()["report"]
+    assert not plain["complete"]
+    (place,) = [p for p in plain["places"] if p["place"] == f"remote {host.url}"]
+    assert place["command"] == f"gitmem sync {PERSONA}"
+    host.server.mode = "error"
+    complete, found = places(paths[3], 5)
+    assert not complete
+    assert found[f"remote {host.url}"][0] == "could not reach"
+    assert "500" in found[f"remote {host.url}"][1]
+    host.server.mode = "v0"
+    complete, found = places(paths[4], 3)
+    assert not complete
+    assert found[f"remote {host.url} {EPOCH}"][1].startswith("unknown")

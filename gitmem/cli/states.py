@@ -16,6 +16,9 @@ from gitmem.report import Reach, ReleaseReport
 from gitmem.tracepath import TracePath, parse_hnl
 from gitmem.transaction import Leaf
 
+_STILL_THERE = 3
+"""Exit code of a release whose remotes still give out the text, or do not tell."""
+
 
 @contextmanager
 def _memory_of(paths: Iterable[str]) -> Iterator[Memory]:
@@ -104,21 +107,33 @@ def release_command(paths: tuple[str, ...], dry_run: bool, yes: bool, verify_rem
             memory.release(*paths, dry_run=True)  # names what is wrong before asking
             _confirm(paths, yes=yes)
         report = memory.release(*paths, dry_run=dry_run)
-    value = {"results": [result.as_dict() for result in report.results], "report": report.as_dict()}
-    if not verify_remote:
-        run.answer(value, lambda: _print_report(report))
-        return
-    from gitmem.cli import sync
+    if verify_remote:
+        _verify(memory, report)
+    else:
+        run.answer(_value(report), lambda: _print_report(report))
 
-    told = sync.run_sync(memory.name, dry_run=dry_run)
+
+def _value(report: ReleaseReport) -> dict[str, Any]:
+    return {"results": [result.as_dict() for result in report.results], "report": report.as_dict()}
+
+
+def _verify(memory: Memory, report: ReleaseReport) -> None:
+    """Sync, and tell what the remotes answered as a part of the report."""
+    from gitmem.cli import sync
+    from gitmem.sync import verified
+
+    told = sync.run_sync(memory.name, dry_run=report.dry_run)
+    whole = report if report.dry_run else verified(report, told)
 
     def text() -> None:
-        _print_report(report)
+        _print_report(whole)
         sync.tell_all(told)
 
-    run.answer(value | {"remotes": told.as_dict()["results"]}, text)
-    if told.exit_code:
-        click.get_current_context().exit(told.exit_code)
+    run.answer(_value(whole) | {"remotes": told.as_dict()["results"]}, text)
+    still = any(place.reach is Reach.UNREACHED and place.name.startswith("remote ") for place in whole.places)
+    code = told.exit_code or (_STILL_THERE if still and not report.dry_run else 0)
+    if code:
+        click.get_current_context().exit(code)
 
 
 def _confirm(paths: tuple[str, ...], *, yes: bool) -> None:

@@ -59,7 +59,10 @@ _SETTINGS = (
     "protocol.version=2",
     "safe.directory=*",
 )
-_SSH = "ssh -o BatchMode=yes -o ConnectTimeout=20"
+_SSH = "ssh -o BatchMode=yes -o ConnectTimeout=20 -o ServerAliveInterval=15 -o ServerAliveCountMax=4"
+_QUICK = "http.lowSpeedTime=20"
+_QUICK_SECONDS = 60.0
+"""Where refs stand is told at once by a server that works at all."""
 _NOT_OURS = re.compile(rb"not our ref ([0-9a-f]{40})")
 _REMOTE_LINE = re.compile(r"^remote: ?(.*?)\s*$", re.MULTILINE)
 
@@ -253,7 +256,9 @@ class Wire:
         Raises:
             UnavailableError: it cannot be reached, or does not let us in.
         """
-        out = self._run("/", "ls-remote", "--quiet", "--refs", "--", self.url).out
+        quick = min(self._seconds, _QUICK_SECONDS)
+        listing = ("ls-remote", "--quiet", "--refs", "--", self.url)
+        out = self._run("/", "-c", _QUICK, *listing, seconds=quick).out
         pairs = (line.split(b"\t", 1) for line in out.splitlines())
         return {name.decode("utf-8", "surrogateescape"): bytes.fromhex(oid.decode()) for oid, name in pairs}
 
@@ -329,6 +334,7 @@ class Wire:
         data: bytes = b"",
         more: Mapping[str, str] | None = None,
         fails: bool = False,
+        seconds: float | None = None,
     ) -> host.Ran:
         place = () if folder == "/" else ("--git-dir", folder)
         settings = [word for setting in self._settings() for word in ("-c", setting)]
@@ -338,11 +344,11 @@ class Wire:
                 [*settings, *place, *arguments],
                 self._environment() | dict(more or {}),
                 data,
-                self._seconds,
+                seconds or self._seconds,
             )
         except TimeoutError as fault:
             raise UnavailableError(
-                f"{self._shown} does not answer: {fault}.", hint="Try again later."
+                f"{self._shown} does not answer in time: {fault}.", hint="Try again later."
             ) from None
         if ran.code and not fails:
             self._fail(ran)

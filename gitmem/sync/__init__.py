@@ -2,7 +2,7 @@
 
 from gitmem.sync.personas import Waiting, add_remote, list_remotes, remove_remote, status, sync
 from gitmem.sync.remotes import Remote
-from gitmem.sync.report import BranchReport, RemoteReport, SyncReport
+from gitmem.sync.report import BranchReport, RemoteReport, SyncReport, verified
 
 __all__ = [
     "BranchReport",
@@ -15,4 +15,5 @@ __all__ = [
     "remove_remote",
     "status",
     "sync",
+    "verified",
 ]

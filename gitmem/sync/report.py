@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from gitmem.report import Place, Reach
+from gitmem.report import Place, Reach, ReleaseReport
+from gitmem.tracepath import TracePath
 
 WIKI = "wiki"
 """What the pages beside the memory are called in a report."""
@@ -120,3 +122,29 @@ class SyncReport:
 
 def _calm(remote: RemoteReport) -> bool:
     return not remote.error and not any(b.stopped or b.conflicts for b in remote.branches.values())
+
+
+def verified(report: ReleaseReport, told: SyncReport) -> ReleaseReport:
+    """The report of a release, with what each remote was found to hold in place of `remote URL`."""
+    epochs = sorted({TracePath.parse(result.trace_path).epoch for result in report.results})
+    found = {f"remote {remote.url}": _verdicts(remote, epochs) for remote in told.remotes}
+    kept = [place for place in report.places if place.name not in found]
+    return replace(report, places=(*kept, *(place for places in found.values() for place in places)))
+
+
+def _verdicts(remote: RemoteReport, epochs: Iterable[str]) -> list[Place]:
+    name, again = f"remote {remote.url}", f"gitmem sync {remote.persona}"
+    if remote.error:
+        return [Place(name, Reach.UNREACHED, remote.error, again)]
+    answers = {place.name: place for place in remote.places}
+    verdicts = []
+    for epoch in epochs:
+        stopped = remote.branches[epoch].stopped if epoch in remote.branches else ""
+        answer = answers.get(f"{remote.url} {epoch}")
+        if answer is not None:
+            verdicts.append(replace(answer, name=f"{name} {epoch}"))
+        elif stopped:
+            verdicts.append(Place(f"{name} {epoch}", Reach.UNREACHED, stopped, again))
+        else:
+            verdicts.append(Place(f"{name} {epoch}", Reach.NOT_PRESENT, "its branch does not hold it"))
+    return verdicts
