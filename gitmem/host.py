@@ -276,7 +276,9 @@ def make_private_folder(path: Path) -> None:
 
 def check_free(target: Path) -> None:
     """Raise `ConflictError` unless a folder can be made at `target`: nothing is there, or an empty folder."""
-    if target.exists() and (not target.is_dir() or list_folder(str(target))):
+    if target.exists() and not target.is_dir():
+        raise ConflictError(f"{target} is a file.", hint="Choose a new folder.")
+    if target.exists() and list_folder(str(target)):
         raise ConflictError(f"{target} is not empty.", hint="Choose a new folder.")
 
 
@@ -435,11 +437,20 @@ def git(
             "git is not installed, or not on PATH.", hint="Install git 2.31 or newer."
         ) from None
     if done.returncode:
+        verb = _verb(arguments)
         # Some commands, fsck for one, tell their findings on stdout.
-        output = done.stderr + b" " + (done.stdout if arguments[0] == "fsck" else b"")
+        output = done.stderr + b" " + (done.stdout if verb == "fsck" else b"")
         said = " ".join(output.decode("utf-8", "replace").split())[:400]
-        raise CorruptError(f"git {arguments[0]} failed in {repository}: {said}", hint="Run gitmem doctor.")
+        raise CorruptError(f"git {verb} failed in {repository}: {said}", hint="Run gitmem doctor.")
     return done.stdout
+
+
+def _verb(arguments: Sequence[str]) -> str:
+    """The command of git among what follows `git`."""
+    place = 0
+    while arguments[place] in ("-C", "-c"):
+        place += 2
+    return arguments[place]
 
 
 def git_at(place: str, *arguments: str) -> bytes:
@@ -452,7 +463,9 @@ def git_at(place: str, *arguments: str) -> bytes:
         [*_GIT, "-C", place, *arguments], capture_output=True, env=git_environment(), check=False
     )
     if done.returncode:
-        raise CorruptError(f"git {arguments[0]} failed in {place}: {done.stderr.decode('utf-8', 'replace')}")
+        raise CorruptError(
+            f"git {_verb(arguments)} failed in {place}: {done.stderr.decode('utf-8', 'replace')}"
+        )
     return done.stdout
 
 

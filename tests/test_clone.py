@@ -12,7 +12,16 @@ from pathlib import Path
 
 import pytest
 
-from gitmem import ConflictError, Home, Memory, NotFoundError, Reach, RefusedError, UnavailableError
+from gitmem import (
+    ConflictError,
+    CorruptError,
+    Home,
+    Memory,
+    NotFoundError,
+    Reach,
+    RefusedError,
+    UnavailableError,
+)
 from gitmem.clone import CopyReport, clone, sync
 from gitmem.receive.install import install
 from gitmem.store.worktrees import Checkout
@@ -560,6 +569,13 @@ def test_other_side_that_became_another_persona_is_refused(
     assert before == (_refs(world.copy), status(world.epoch), status(world.copy))
 
 
+def test_failure_of_git_names_the_command(world: World) -> None:
+    (world.copy / ".git/worktrees/D118/index").write_bytes(b"junk")
+    world.release()
+    with pytest.raises(CorruptError, match="git ls-files failed in"):
+        world.sync()
+
+
 @pytest.mark.parametrize("name", ["main", "D118", "D119"])
 def test_way_out_of_a_rewritten_history_keeps_what_is_here(world: World, name: str) -> None:
     folder = world.copy if name == "main" else world.copy / name
@@ -841,7 +857,7 @@ def test_cli_clones_a_persona_and_syncs(world: World, cli: Callable[..., Done], 
         said = cli("--home", world.home.path, "clone", PERSONA, there, "--json").json()["error"]
         assert "Errno" not in said["message"]
         assert said["code"] == ("conflict" if there == file else "unavailable")
-        assert str(there) in said["message"]
+        assert (f"{there} is a file" if there == file else str(there)) in said["message"]
         assert said["hint"]
     assert file.read_text("utf-8") == "mine"
     assert cli("sync", tmp_path / "c", "--json", check=3).json()["persona"] == PERSONA
