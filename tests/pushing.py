@@ -17,7 +17,13 @@ from gitmem.receive.install import install
 from tests.forge import OWNER, REPO, Answer, Clone, Forge, Layout, Transport
 from tests.forge_http import Server
 
-SITES = ("v15-http", "v15-file", "v16-http", "v16-file")
+SITES = (
+    "v15-http",
+    "v16-file",
+    pytest.param("v15-file", marks=pytest.mark.slow),
+    pytest.param("v16-http", marks=pytest.mark.slow),
+)
+"""Both layouts and both transports; in the slow tests each with each."""
 EVERYWHERE = (*SITES, "v15-ssh", "plain-http", "plain-file")
 RAIN = "雨下了一整夜。屋檐在滴水。猫睡着了。\n"
 LEAF = "raw/20260531-115447.txt"
