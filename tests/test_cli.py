@@ -615,7 +615,7 @@ def test_maintain_and_doctor(at_home: Cli) -> None:
     assert [(e["persona"], e["epochs"], e["swept"]) for e in value["entries"]] == [(PERSONA, 2, 0)]
     assert at_home("maintain", check=0).text == f"{PERSONA}: 0 epochs into 0 packs, 0 leavings swept\n"
     found = at_home("doctor", "--json", "--loop", check=0).json()
-    assert set(found) == {"ok", "personas", "findings", "loop"}
+    assert set(found) == {"ok", "personas", "findings", "loop", "waiting"}
     assert (found["ok"], found["personas"], found["findings"]) == (True, 1, [])
     assert [step["step"] for step in found["loop"]] == ["write", "trace", "archive", "remember", "release"]
     assert all(step["ok"] for step in found["loop"])
