@@ -169,7 +169,7 @@ def test_a_foreign_path_is_refused_whether_it_exists_or_not(home: Home, memory: 
 
 
 def test_what_plain_git_removed_is_archived(memory: Memory, git: Git, tmp_path: Path) -> None:
-    """A leaf that `git rm` archived, where no hook is, is found in history; archived_at is that commit's date."""
+    """A leaf that `git rm` archived, where no hook is, is found; archived_at is that commit's date."""
     uninstall(memory.repository.folder)
     path = memory.write("手工归档的一句话。", epoch=EPOCH).trace_path
     git(tmp_path, "clone", "-q", "-b", EPOCH, memory.repository.folder, "clone")

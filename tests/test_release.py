@@ -400,7 +400,8 @@ def test_every_known_place_has_a_name(home: Home, memory: Memory) -> None:
     memory.release(secret)
     known = {"HEAD", "config", "description", "packed-refs", "gitmem.lock", "gitmem.generation", "exclude",
              "gitmem.purged", "settings.yaml", "index.db", "index.db-wal", "index.db-shm", "state.db",
-             "README.sample", "gitmem.hooks", "gitmem.tombstones", "10-gitmem", "pre-receive", "post-receive"}  # fmt: skip
+             "README.sample", "gitmem.hooks", "gitmem.tombstones", "10-gitmem", "pre-receive",
+             "post-receive"}  # fmt: skip
     for path in home.path.rglob("*"):
         if path.is_file() and "/objects/" not in str(path) and "/refs/" not in str(path):
             assert path.name in known, path
