@@ -224,7 +224,7 @@ def test_urls_lose_their_login() -> None:
 def test_what_a_killed_sync_fetched_is_removed(memory: Memory) -> None:
     memory.write("x")
     folder = Path(memory.repository.folder)
-    left = folder / "gitmem.incoming-999999999-abcd"
+    left = folder / "gitmem.incoming-999999999.1-abcd"
     left.mkdir()
     (left / "HEAD").write_text("x")
     with Incoming(memory.repository) as alive:

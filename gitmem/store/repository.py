@@ -435,7 +435,7 @@ class Repository:
     def _recover(self) -> None:
         names = host.list_folder(self.folder)
         self.refs.recover(names)
-        self._drop_incoming(names)
+        self.drop_incoming(names)
         for folder in (self.folder, f"{self.folder}/{JOURNALS}", f"{self.objects}/pack"):
             for name in host.list_folder(folder):
                 if name.startswith(UNFINISHED) or host.is_draft(name):
@@ -450,12 +450,17 @@ class Repository:
                 if name.startswith(("tmp_object_git2_", loose.UNFINISHED)):
                     host.remove(f"{self.objects}/{name}")
 
-    def _drop_incoming(self, names: list[str]) -> None:
-        """Remove what killed syncs had fetched."""
-        for name in names:
-            pid = name.removeprefix(INCOMING).partition("-")[0]
-            if name.startswith(INCOMING) and pid.isdigit() and not host.is_alive(int(pid)):
-                host.remove_tree(Path(f"{self.folder}/{name}"))
+    def drop_incoming(self, names: list[str] | None = None) -> None:
+        """Remove what killed syncs had fetched; `names` are those in the repository's folder."""
+        for name in host.list_folder(self.folder) if names is None else names:
+            pid, _, start = name.removeprefix(INCOMING).rpartition("-")[0].partition(".")
+            if (
+                name.startswith(INCOMING)
+                and pid.isdigit()
+                and host.process_start(int(pid)) != (start or None)
+            ):
+                with contextlib.suppress(OSError):  # what its git still writes goes the next time
+                    host.remove_tree(Path(f"{self.folder}/{name}"))
 
     def commit(
         self,

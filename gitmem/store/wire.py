@@ -402,7 +402,8 @@ class Incoming:
 
     def __init__(self, repository: Repository, *, borrow: bool = True) -> None:
         """`borrow`: it sees the objects of `repository` as its own."""
-        self._name = f"{repository.folder}/{INCOMING}{os.getpid()}-{os.urandom(4).hex()}"
+        mine = f"{os.getpid()}.{host.process_start(os.getpid()) or ''}"
+        self._name = f"{repository.folder}/{INCOMING}{mine}-{os.urandom(4).hex()}"
         self._borrow = borrow
 
     @property

@@ -92,6 +92,7 @@ class Exchange:
             UnavailableError: the remote cannot be reached, or this repository not be read.
             RefusedError: it holds another persona.
         """
+        self._repository.drop_incoming()
         self._come_to_rest()
         for _ in range(_ROUNDS):
             if self._report.dry_run or not self._purge_went_on():
