@@ -23,7 +23,7 @@ from gitmem.policy.rules import RULES, Limits, Violation, shown
 from gitmem.policy.secrets import find
 from gitmem.sidecar import Sidecar
 from gitmem.states import State, is_legal
-from gitmem.store.objects import EMPTY_TREE, Oid, Stage, hash_object
+from gitmem.store.objects import EMPTY_TREE, Entry, Oid, Stage, hash_object
 from gitmem.tracepath import LeafName
 
 LEAF = LeafName("raw", "20260531-115447.txt")
@@ -460,6 +460,17 @@ def tree(*entries: tuple[bytes, bytes]) -> bytes:
 )
 def test_malformed_trees(data: bytes) -> None:
     assert tree_fault(data)
+
+
+def test_a_tree_that_grew_is_looked_at_where_it_grew() -> None:
+    first, last = tree((b"100644", b"a"), (b"100644", b"b")), Entry(b"100644", b"b", A)
+    assert tree_fault(first + tree((b"100644", b"c")), first, last) == ""
+    assert tree_fault(first, first, last) == ""
+    assert tree_fault(first + tree((b"100644", b"b")), first, last)
+    assert tree_fault(first + tree((b"40000", b"a")), first, last)
+    assert tree_fault(first + tree((b"40000", b"b")), first, last)
+    assert tree_fault(first + tree((b"100664", b"c")), first, last)
+    assert tree_fault(tree((b"100644", b"b"), (b"100644", b"a")), first, last)
 
 
 def test_well_formed_trees() -> None:

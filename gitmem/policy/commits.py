@@ -10,15 +10,17 @@ from gitmem import sidecar as sidecars
 from gitmem.errors import CorruptError
 from gitmem.policy.files import File, check_content, check_place, check_twins, leaf_of
 from gitmem.policy.leaves import Held, check_leaf
-from gitmem.policy.objects import commit_fault, tree_fault
+from gitmem.policy.objects import commit_fault, last_entry, tree_fault
 from gitmem.policy.rules import Limits, Released, Violation
 from gitmem.store import objects as git
-from gitmem.store.objects import EMPTY_TREE, TREE_MODE, Oid, Read
+from gitmem.store.objects import EMPTY_TREE, TREE_MODE, Entry, Oid, Read
 from gitmem.tracepath import LeafName
 
 Tree = dict[bytes, File]
 """Every file of a commit, by path."""
 Turn = tuple[str, str | None]
+_HEAD = 64
+"""Bytes by which a tree is known again when it has grown: the name of its first entry, and some."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +104,7 @@ def steps(commits: Iterable[NewCommit], read: Read) -> Iterator[_Step]:
 def check_objects(commits: Iterable[NewCommit], read: Read, *, trees: bool) -> Iterator[Violation]:
     """The form of every new commit, and with `trees` of every new tree, where git has not looked."""
     seen: set[Oid] = {EMPTY_TREE}
+    good: dict[bytes, tuple[bytes, Entry]] = {}
     for commit in commits:
         fault = commit_fault(read(commit.oid)[1])
         if fault:
@@ -109,8 +112,13 @@ def check_objects(commits: Iterable[NewCommit], read: Read, *, trees: bool) -> I
         mine = {commit.tree, *commit.trees} if trees else set()
         mine |= _trees_below(commit.tree, read) if trees and len(commit.parents) > 1 else set()
         for tree in mine - seen:
-            if fault := tree_fault(read(tree)[1]):
+            data = read(tree)[1]
+            # A tree that grows at its end begins as it did before.
+            known, last = good.get(data[:_HEAD], (b"", None))
+            if fault := tree_fault(data, known, last):
                 yield Violation("history.damaged", "", fault).at("", commit.oid)
+            elif data:
+                good[data[:_HEAD]] = data, last_entry(data, known, last)
         seen |= mine
 
 
