@@ -481,7 +481,11 @@ def _delete_derived(folder: str, doomed: set[Oid]) -> None:
         host.remove(f"{graphs}/{name}")
     _rewrite_packed_refs(folder, doomed)
     if os.path.exists(f"{folder}/info/refs") or os.path.exists(f"{folder}/objects/info/packs"):
-        host.git(folder, "update-server-info", "--force")
+        try:
+            host.git(folder, "update-server-info", "--force")
+        except CorruptError:  # a gc writes them at this moment; they are made anew when next asked for
+            host.remove(f"{folder}/info/refs")
+            host.remove(f"{folder}/objects/info/packs")
 
 
 def _rewrite_packed_refs(folder: str, doomed: set[Oid]) -> None:
