@@ -47,14 +47,6 @@ def listing(tree: Oid, read: Read, prefix: bytes = b"") -> Tree:
     return found
 
 
-def _sidecars(tree: Oid, read: Read) -> dict[bytes, Oid]:
-    """The files below `meta` of a tree, by path."""
-    if tree == EMPTY_TREE:
-        return {}
-    found = (e.oid for e in git.parse_tree(read(tree)[1]) if e.name == b"meta" and e.mode == TREE_MODE)
-    return {path: file.oid for meta in found for path, file in listing(meta, read, b"meta/").items()}
-
-
 @dataclass(slots=True)
 class _Step:
     """One commit against one of its parents."""
@@ -142,22 +134,19 @@ class EpochCheck:
     released: Released
     releases: set[LeafName] = field(default_factory=set)
     """Leaves that the commits release, or whose originals they forget."""
-    added: set[LeafName] = field(default_factory=set)
-    """Leaves that the commits bring."""
     _fine: set[tuple[bytes, Oid]] = field(default_factory=set)
-    _tip_tree: Oid = EMPTY_TREE
-    _tip_sidecars: dict[bytes, Oid] | None = None
+    _tip: Tree = field(default_factory=dict)
     _blurs: dict[LeafName, Oid | None] = field(default_factory=dict)
     """Of leaves that the tip forgot: the blur it shows."""
 
     def run(self, commits: Iterable[NewCommit], tip_tree: Oid) -> Iterator[Violation]:
         """Check every commit; `tip_tree` is the tree of the last."""
         touched: set[LeafName] = set()
-        self._tip_tree = tip_tree
+        self._tip = listing(tip_tree, self.read)
         for step in steps(commits, self.read):
             for found in self._step(step, touched):
                 yield found.at("", step.commit.oid)
-        yield from self._turns(touched, tip_tree)
+        yield from self._turns(touched)
 
     def _blob(self, oid: Oid) -> bytes:
         return self.read(oid)[1]
@@ -188,10 +177,8 @@ class EpochCheck:
         return blur is not None and {before.text, after.text} <= {None, blur}
 
     def _blur(self, leaf: LeafName) -> Oid | None:
-        if self._tip_sidecars is None:
-            self._tip_sidecars = _sidecars(self._tip_tree, self.read)
-        oid = self._tip_sidecars.get(leaf.sidecar.encode("utf-8", "surrogateescape"))
-        if oid is None or not sidecars.is_forgotten(data := self._blob(oid)):
+        file = self._tip.get(leaf.sidecar.encode())
+        if file is None or not sidecars.is_forgotten(data := self._blob(file.oid)):
             return None
         try:
             return bytes.fromhex(sidecars.parse(data, leaf.sidecar).blur or "") or None
@@ -214,16 +201,16 @@ class EpochCheck:
             if file.mode != b"160000":
                 yield from check_content(path, self._blob(file.oid), self.limits)
 
-    def _turns(self, touched: set[LeafName], tip_tree: Oid) -> Iterator[Violation]:
+    def _turns(self, touched: set[LeafName]) -> Iterator[Violation]:
         """No turn stands twice, as far as the new commits have to do with it."""
         meta = {leaf.sidecar.encode(): leaf for leaf in touched}
-        tree = listing(tip_tree, self.read)
-        mine = {leaf: turn for path, leaf in meta.items() if (turn := self._turn(tree.get(path))) is not None}
+        tip = self._tip
+        mine = {leaf: turn for path, leaf in meta.items() if (turn := self._turn(tip.get(path))) is not None}
         if not mine:
             return
         wanted = set(mine.values())
         seen: dict[Turn, LeafName] = {}
-        for path, file in tree.items():
+        for path, file in tip.items():
             leaf = leaf_of(path) if path.startswith(b"meta/") else None
             turn = self._turn(file) if leaf else None
             if leaf is None or turn not in wanted or turn is None:

@@ -18,6 +18,7 @@ from gitmem.tracepath import KINDS, LeafName, check_name
 
 MAIN_FILES = (MANIFEST.encode(), b"README.md")
 _FORGES = (b".forgejo", b".gitea", b".github")
+FOR_FORGE = "a forge would take it as instructions."
 _MARKER = re.compile(rb"^(?:<{7}|={7}|>{7}|\|{7})(?: |\r?$)", re.MULTILINE)
 _MODES = {b"120000": "a symbolic link", b"160000": "a submodule", b"100755": "executable"}
 
@@ -67,11 +68,16 @@ def _path_fault(path: bytes) -> str:
     return "an epoch holds only raw/, hldp/, meta/raw/ and meta/hldp/, without further folders."
 
 
+def is_for_forge(path: bytes) -> bool:
+    """Whether a forge would look into a file of that path by itself."""
+    return path.lower().split(b"/")[0] in _FORGES
+
+
 def check_place(path: bytes, file: File, *, main: bool) -> Iterator[Violation]:
     """A file's path and mode."""
     text = shown(path)
-    if path.lower().split(b"/")[0] in _FORGES:
-        yield Violation("file.workflow", text, "a forge would take it as instructions.")
+    if is_for_forge(path):
+        yield Violation("file.workflow", text, FOR_FORGE)
     elif main:
         if path not in MAIN_FILES:
             yield Violation("file.path", text, "main holds only gitmem.yaml and README.md.")
@@ -112,7 +118,7 @@ def check_content(path: bytes, data: bytes, limits: Limits) -> Iterator[Violatio
         what = f"it has {len(data)} bytes; the limit is {limits.max_bytes} (max_leaf_bytes in settings.yaml)."
         yield Violation("file.size", text, what)
         return
-    yield from _check_text(text, data)
+    yield from check_text(text, data)
     leaf = leaf_of(path)
     is_sidecar = leaf is not None and path == leaf.sidecar.encode()
     if leaf is not None and not is_sidecar and not data:
@@ -126,7 +132,8 @@ def check_content(path: bytes, data: bytes, limits: Limits) -> Iterator[Violatio
     yield from check_secrets(text, data, limits)
 
 
-def _check_text(text: str, data: bytes) -> Iterator[Violation]:
+def check_text(text: str, data: bytes) -> Iterator[Violation]:
+    """Bytes that are text: UTF-8 without NUL."""
     try:
         data.decode("utf-8")
     except UnicodeDecodeError as fault:

@@ -5,14 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from gitmem.policy.commits import NewCommit, steps
-from gitmem.policy.files import File, check_markers, check_secrets, check_twins
+from gitmem.policy.files import (
+    FOR_FORGE,
+    File,
+    check_markers,
+    check_secrets,
+    check_text,
+    check_twins,
+    is_for_forge,
+)
 from gitmem.policy.rules import Limits, Violation, shown
 from gitmem.store.objects import BLOB_MODE, Read
 
 PAGE_BYTES = 8 * 1024 * 1024
 """Forgejo neither shows nor edits a longer page."""
 _NO_NAMES = (b"", b".", b"..", b".git")
-_FORGES = (b".forgejo", b".gitea", b".github")
 
 
 def check_wiki(commits: Iterable[NewCommit], read: Read, limits: Limits) -> Iterator[Violation]:
@@ -29,8 +36,8 @@ def check_wiki(commits: Iterable[NewCommit], read: Read, limits: Limits) -> Iter
 
 def _check_file(path: bytes, file: File, read: Read, limits: Limits) -> Iterator[Violation]:
     text = shown(path)
-    if path.lower().split(b"/")[0] in _FORGES:
-        yield Violation("file.workflow", text, "a forge would take it as instructions.")
+    if is_for_forge(path):
+        yield Violation("file.workflow", text, FOR_FORGE)
     if any(part.lower() in _NO_NAMES for part in path.split(b"/")):
         yield Violation("file.path", text, "no file can be named so.")
     if file.mode != BLOB_MODE:
@@ -40,11 +47,6 @@ def _check_file(path: bytes, file: File, read: Read, limits: Limits) -> Iterator
     if len(data) > PAGE_BYTES:
         yield Violation("file.size", text, f"it has {len(data)} bytes; the limit is {PAGE_BYTES}.")
     elif path.lower().endswith((b".md", b".markdown")):
-        try:
-            data.decode("utf-8")
-        except UnicodeDecodeError as fault:
-            yield Violation("file.utf8", text, f"it is not UTF-8 at byte {fault.start}: {fault.reason}.")
-        if (at := data.find(0)) >= 0:
-            yield Violation("file.nul", text, f"a NUL character stands at byte {at}.")
+        yield from check_text(text, data)
         yield from check_markers(text, data)
         yield from check_secrets(text, data, limits)

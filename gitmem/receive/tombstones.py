@@ -8,15 +8,15 @@ epochs is checked as quickly as to one of ten.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
 from gitmem import host
 from gitmem import sidecar as sidecars
 from gitmem.errors import CorruptError, UnavailableError
-from gitmem.store import objects as git
-from gitmem.store.objects import TREE_MODE, Oid, Read
+from gitmem.store.objects import Oid, Read
+from gitmem.store.purge import sidecars_at
 from gitmem.store.repository import MAIN, Repository
-from gitmem.tracepath import KINDS, Kind, LeafName
+from gitmem.tracepath import LeafName
 
 FILE = "gitmem.tombstones"
 _MANY = 32
@@ -79,28 +79,6 @@ def _save(repository: Repository, found: Mapping[str, tuple[str, list[str]]]) ->
 def _names(tip: Oid, read: Read) -> list[str]:
     """`KIND/NAME` of every tombstone; none of a damaged epoch, which must not keep others from pushes."""
     try:
-        found = [*_tombstones(git.Commit.parse(read(tip)[1]).tree, read)]
+        return [leaf.path for leaf, data in sidecars_at(read, tip) if sidecars.is_tombstone(data)]
     except CorruptError:
         return []
-    return [leaf.path for leaf in found]
-
-
-def _tombstones(root: Oid, read: Read) -> Iterator[LeafName]:
-    for kind, data in _meta_trees(root, read):
-        for entry in git.parse_tree(data):
-            name = entry.name.decode("utf-8", "replace")
-            if (
-                entry.mode != TREE_MODE
-                and name.endswith(".yaml")
-                and sidecars.is_tombstone(read(entry.oid)[1])
-            ):
-                yield LeafName.of_sidecar(kind, name)
-
-
-def _meta_trees(root: Oid, read: Read) -> Iterator[tuple[Kind, bytes]]:
-    for top in git.parse_tree(read(root)[1]) if root != git.EMPTY_TREE else []:
-        if top.name == b"meta" and top.mode == TREE_MODE:
-            for entry in git.parse_tree(read(top.oid)[1]):
-                for kind in KINDS:
-                    if entry.name == kind.encode() and entry.mode == TREE_MODE:
-                        yield kind, read(entry.oid)[1]

@@ -18,7 +18,7 @@ to another. The rules:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from gitmem import sidecar as sidecars
@@ -208,20 +208,23 @@ def find_victims(read: Read, tip: Oid) -> Victims:
     """The victims that the sidecars of an epoch's tip name: its tombstones and forgotten originals."""
     released: set[LeafName] = set()
     forgotten: dict[LeafName, Oid] = {}
+    for leaf, data in sidecars_at(read, tip):
+        if sidecars.is_tombstone(data):
+            released.add(leaf)
+        elif sidecars.is_forgotten(data):
+            blur = sidecars.parse(data, leaf.sidecar).blur
+            if blur is not None:
+                forgotten[leaf] = bytes.fromhex(blur)
+    return Victims(frozenset(released), forgotten)
+
+
+def sidecars_at(read: Read, tip: Oid) -> Iterator[tuple[LeafName, bytes]]:
+    """Every sidecar of a commit: the leaf it speaks of, and its bytes."""
     for kind, entries in _sidecar_folders(read, Commit.parse(read(tip)[1]).tree):
         for entry in entries:
             name = entry.name.decode("utf-8", "surrogateescape")
-            if entry.mode == TREE_MODE or not name.endswith(".yaml"):
-                continue
-            leaf = LeafName.of_sidecar("raw" if kind == b"raw" else "hldp", name)
-            data = read(entry.oid)[1]
-            if sidecars.is_tombstone(data):
-                released.add(leaf)
-            elif sidecars.is_forgotten(data):
-                blur = sidecars.parse(data, leaf.sidecar).blur
-                if blur is not None:
-                    forgotten[leaf] = bytes.fromhex(blur)
-    return Victims(frozenset(released), forgotten)
+            if entry.mode != TREE_MODE and name.endswith(".yaml"):
+                yield LeafName.of_sidecar("raw" if kind == b"raw" else "hldp", name), read(entry.oid)[1]
 
 
 def _sidecar_folders(read: Read, tree: Oid) -> Iterable[tuple[bytes, list[Entry]]]:
