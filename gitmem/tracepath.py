@@ -112,6 +112,15 @@ def check_epoch(value: str) -> str:
     return value
 
 
+def is_epoch(value: str) -> bool:
+    """Whether `value` may name an epoch: plain git makes other branches too."""
+    try:
+        check_epoch(value)
+    except UsageError:
+        return False
+    return True
+
+
 def check_label(value: str) -> str:
     """Return `value` if it may follow the second in a leaf's name."""
     if not _LABEL.fullmatch(value):

@@ -22,7 +22,7 @@ from gitmem.clone.report import BranchReport, CopyReport
 from gitmem.clone.update import received, wire_to
 from gitmem.errors import ConflictError, GitmemError, UnavailableError, UsageError
 from gitmem.store.wire import Wire, split_url
-from gitmem.tracepath import check_epoch, natural_order
+from gitmem.tracepath import is_epoch, natural_order
 
 LAST = 7
 
@@ -136,11 +136,7 @@ def _epochs(copy: WorkingCopy) -> list[str]:
 
 
 def _valid(names: Iterable[str]) -> list[str]:
-    found = []
-    for name in names:
-        with contextlib.suppress(UsageError):
-            found.append(check_epoch(name))
-    return sorted(found, key=natural_order)
+    return sorted(filter(is_epoch, names), key=natural_order)
 
 
 def _last(names: list[str], last: int) -> list[str]:

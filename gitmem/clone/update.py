@@ -20,7 +20,7 @@ from gitmem.clone.folder import ORIGIN, TRACKING, WorkingCopy, git_in, open_copy
 from gitmem.clone.persona import check_persona
 from gitmem.clone.plan import Plan, Roots, StopError, Tips, make_plan, map_commits, victims_of
 from gitmem.clone.report import BranchReport, CopyReport
-from gitmem.errors import ConflictError, CorruptError, UnavailableError, UsageError
+from gitmem.errors import ConflictError, CorruptError, UnavailableError
 from gitmem.report import Place, Reach
 from gitmem.store import erase, worktrees
 from gitmem.store import objects as git
@@ -31,7 +31,7 @@ from gitmem.store.refs import HEADS, StaleRefError
 from gitmem.store.repository import MAIN, Repository
 from gitmem.store.wire import Incoming, Wire, split_url
 from gitmem.store.worktrees import Checkout, Worktree
-from gitmem.tracepath import check_epoch, natural_order
+from gitmem.tracepath import is_epoch, natural_order
 
 DONE = "gitmem.released"
 _LOG = ("-c", "user.name=gitmem", "-c", "user.email=gitmem@localhost.invalid")
@@ -81,15 +81,6 @@ def received(copy: WorkingCopy, wire: Wire) -> Iterator[Update]:
         update = Update(copy, incoming, wire.url)
         update.check_persona()
         yield update
-
-
-def is_epoch(name: str) -> bool:
-    """Whether a branch can be an epoch."""
-    try:
-        check_epoch(name)
-    except UsageError:
-        return False
-    return True
 
 
 class Update:

@@ -17,7 +17,7 @@ from gitmem.errors import GitmemError, UsageError
 from gitmem.importers.entries import Entry
 from gitmem.importers.report import ImportReport
 from gitmem.memory import Memory
-from gitmem.tracepath import check_epoch, check_name
+from gitmem.tracepath import check_name, is_epoch
 
 _STARTS_WITH_TIME = re.compile(r"\d{8}-\d{6}(?=[-.])", re.ASCII)
 
@@ -56,7 +56,7 @@ def _entry(memory: Memory, path: Path) -> Entry:
     if data is None:
         raise UsageError("the file is gone.")
     memory.check_text(data)
-    if path.parent.name == "raw" and _is_epoch(path.parent.parent.name):
+    if path.parent.name == "raw" and is_epoch(path.parent.parent.name):
         check_name("raw", path.name)
         at = times.from_name(path.name[:15], memory.zone)
         return Entry(str(path), data, at, name=path.name, epoch=path.parent.parent.name)
@@ -76,11 +76,3 @@ def _label(stem: str) -> str:
         return plain
     mark = hashlib.sha256(stem.encode("utf-8", "surrogateescape")).hexdigest()[:8]
     return f"{plain}-{mark}" if plain else f"f-{mark}"
-
-
-def _is_epoch(name: str) -> bool:
-    try:
-        check_epoch(name)
-    except UsageError:
-        return False
-    return True

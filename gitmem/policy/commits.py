@@ -100,7 +100,7 @@ def check_objects(commits: Iterable[NewCommit], read: Read, *, trees: bool) -> I
     for commit in commits:
         fault = commit_fault(read(commit.oid)[1])
         if fault:
-            yield Violation("history.damaged", "", fault).at("", commit.oid)
+            yield Violation("history.damaged", "", fault).by(commit.oid)
         mine = {commit.tree, *commit.trees} if trees else set()
         mine |= _trees_below(commit.tree, read) if trees and len(commit.parents) > 1 else set()
         for tree in mine - seen:
@@ -108,7 +108,7 @@ def check_objects(commits: Iterable[NewCommit], read: Read, *, trees: bool) -> I
             # A tree that grows at its end begins as it did before.
             known, last = good.get(data[:_HEAD], (b"", None))
             if fault := tree_fault(data, known, last):
-                yield Violation("history.damaged", "", fault).at("", commit.oid)
+                yield Violation("history.damaged", "", fault).by(commit.oid)
             elif data:
                 good[data[:_HEAD]] = data, last_entry(data, known, last)
         seen |= mine
@@ -145,7 +145,7 @@ class EpochCheck:
         self._tip = listing(tip_tree, self.read)
         for step in steps(commits, self.read):
             for found in self._step(step, touched):
-                yield found.at("", step.commit.oid)
+                yield found.by(step.commit.oid)
         yield from self._turns(touched)
 
     def _blob(self, oid: Oid) -> bytes:

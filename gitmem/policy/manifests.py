@@ -36,7 +36,7 @@ def check_main(
                 read(old.oid)[1] if old else None, read(new.oid)[1] if new else None, operator=operator
             )
         for violation in found:
-            yield violation.at("", step.commit.oid)
+            yield violation.by(step.commit.oid)
 
 
 def _check_manifest(before: bytes | None, after: bytes | None, *, operator: bool) -> Iterator[Violation]:

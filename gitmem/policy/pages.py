@@ -31,7 +31,7 @@ def check_wiki(commits: Iterable[NewCommit], read: Read, limits: Limits) -> Iter
             if file is not None:
                 found += _check_file(path, file, read, limits)
         for violation in found:
-            yield violation.at("", step.commit.oid)
+            yield violation.by(step.commit.oid)
 
 
 def _check_file(path: bytes, file: File, read: Read, limits: Limits) -> Iterator[Violation]:

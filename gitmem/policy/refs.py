@@ -86,9 +86,7 @@ def check_history(
     """
     back = next((commit for commit in commits if commit.oid in purged), None)
     if back is not None:
-        yield Violation("history.purged", "", "it brings back history that a release purged.").at(
-            "", back.oid
-        )
+        yield Violation("history.purged", "", "it brings back history that a release purged.").by(back.oid)
         return
     mine = {commit.oid for commit in commits}
     foreign = {parent for commit in commits for parent in commit.parents} - mine - set(below_old)
@@ -98,6 +96,4 @@ def check_history(
     elif update.old is None and len(roots) != 1:
         yield Violation("history.root", "", f"it has {len(roots)} root commits.")
     elif update.old is not None and roots:
-        yield Violation("history.root", "", "it merges a history with a root of its own.").at(
-            "", roots[0].oid
-        )
+        yield Violation("history.root", "", "it merges a history with a root of its own.").by(roots[0].oid)

@@ -140,9 +140,13 @@ class Violation:
         """What to do about it."""
         return RULES[self.rule].remedy
 
-    def at(self, ref: str, commit: Oid | None = None) -> Violation:
-        """The same violation, with where it was met."""
-        return replace(self, ref=ref, commit=commit.hex() if commit else "")
+    def of(self, ref: str) -> Violation:
+        """The same violation, with the ref it was met on."""
+        return replace(self, ref=ref)
+
+    def by(self, commit: Oid) -> Violation:
+        """The same violation, with the commit that breaks the rule."""
+        return replace(self, commit=commit.hex())
 
     def as_dict(self) -> dict[str, str | bool]:
         out: dict[str, str | bool] = {

@@ -67,14 +67,14 @@ def examine(push: Push) -> Examination:
     result = Examination()
     if push.actor.role == "human" and not push.wiki:
         what = f"{push.actor.name} is a human's account."
-        result.violations = [Violation("actor.role", "", what).at(update.ref) for update in push.updates]
+        result.violations = [Violation("actor.role", "", what).of(update.ref) for update in push.updates]
         return result
     pushed = [update.ref for update in push.updates]
     good: list[Update] = []
     for update in push.updates:
         found = [*check_update(update, push.refs, pushed, wiki=push.wiki)]
         found += _check_tag(push, update) if update.ref.startswith(TAGS) else []
-        result.violations += [violation.at(update.ref) for violation in found]
+        result.violations += [violation.of(update.ref) for violation in found]
         if not found and update.branch and update.new is not None:
             good.append(update)
     _examine_branches(push, good, result)
@@ -114,10 +114,7 @@ def _examine_branches(push: Push, updates: Sequence[Update], result: Examination
                 found = [*_check_content(push, update, chain, released, result)]
         except CorruptError as fault:
             found = [Violation("history.damaged", "", fault.message)]
-        result.violations += [
-            violation.at(update.ref, bytes.fromhex(violation.commit) if violation.commit else None)
-            for violation in found
-        ]
+        result.violations += [violation.of(update.ref) for violation in found]
 
 
 def _tombstones(push: Push, tips: Mapping[str, Oid]) -> Tombstones:

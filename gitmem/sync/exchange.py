@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from gitmem import host
 from gitmem import manifest as manifests
-from gitmem.errors import CorruptError, GitmemError, RefusedError, UsageError
+from gitmem.errors import CorruptError, GitmemError, RefusedError
 from gitmem.manifest import Manifest
 from gitmem.report import Place, Reach
 from gitmem.store import erase, pack
@@ -25,7 +25,7 @@ from gitmem.sync import remotes, trees
 from gitmem.sync.plan import Plan, Tips
 from gitmem.sync.remotes import Remote
 from gitmem.sync.report import WIKI, BranchReport, RemoteReport
-from gitmem.tracepath import check_epoch
+from gitmem.tracepath import is_epoch
 
 _ROUNDS = 10
 _PATIENCE = 5.0
@@ -34,13 +34,6 @@ _LONG_PATIENCE = 30.0
 _FEW = 400
 """Up to so many new objects become files of their own, more become a pack."""
 _GC = "git reflog expire --expire=now --expire-unreachable=now --all && git gc --prune=now"
-
-
-def _is_branch(name: str) -> bool:
-    try:
-        return name == MAIN or bool(check_epoch(name))
-    except UsageError:
-        return False
 
 
 class Exchange:
@@ -153,7 +146,7 @@ class Exchange:
         return not self._unsettled
 
     def _is_ours(self, name: str) -> bool:
-        return name == MAIN if self._pages else _is_branch(name)
+        return name == MAIN or (not self._pages and is_epoch(name))
 
     def _branch(self, name: str) -> BranchReport:
         return self._report.branch(WIKI if self._pages else name)
