@@ -13,8 +13,8 @@ from gitmem import sidecar as sidecars
 from gitmem.manifest import Manifest
 from gitmem.sidecar import Sidecar
 from gitmem.states import State
+from gitmem.store import trees
 from gitmem.store.objects import EMPTY_TREE, Commit, Oid, Stage, hash_object
-from gitmem.sync import trees
 from gitmem.sync.join import Side, is_clash, join_leaf, join_manifest, join_mapping, join_value
 from gitmem.sync.replay import Replay, leaf_of, side_of
 from gitmem.tracepath import LeafName
@@ -175,7 +175,7 @@ class Branch:
         return Commit.parse(self.stage.data(self.tip)).tree
 
     def files(self) -> dict[str, bytes]:
-        found = trees.changes(EMPTY_TREE, self.tree, self.stage.read)
+        found = trees.changed_blobs(EMPTY_TREE, self.tree, self.stage.read)
         return {path: self.stage.data(new) for path, (_, new) in found if new is not None}
 
 
@@ -246,7 +246,7 @@ def test_a_record_of_a_name_given_twice_names_itself_anew(base: Branch) -> None:
     files = done.files()
     sidecar = files[f"meta/{new.removesuffix('.json')}.yaml"]
     first = Commit.parse(done.stage.data(outcome.made[0]))
-    blob = trees.find(first.tree, new, done.stage.read)
+    blob = trees.find_blob(first.tree, new, done.stage.read)
     assert blob is not None
     assert blob.hex().encode() in sidecar
     stem = new.removeprefix("hldp/").removesuffix(".json")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from gitmem import manifest as manifests
-from gitmem.clone.files import find_file
 from gitmem.clone.folder import TRACKING, WorkingCopy, quoted
 from gitmem.clone.plan import Roots
 from gitmem.errors import CorruptError, NotFoundError, RefusedError
@@ -11,6 +10,7 @@ from gitmem.manifest import Manifest
 from gitmem.store.objects import Oid
 from gitmem.store.refs import HEADS
 from gitmem.store.repository import MAIN, Repository
+from gitmem.store.trees import find_file
 
 
 def check_persona(copy: WorkingCopy, incoming: Repository, url: str, roots: Roots) -> Manifest | None:

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 from gitmem import host
-from gitmem.clone.files import differences, find_file
 from gitmem.clone.folder import ORIGIN, TRACKING, WorkingCopy, git_in, open_copy, quoted, reconnect
 from gitmem.clone.persona import check_persona
 from gitmem.clone.plan import Plan, Roots, StopError, Tips, make_plan, map_commits, victims_of
@@ -29,6 +28,7 @@ from gitmem.store.pack import PackWriter, pack_paths
 from gitmem.store.purge import Victims
 from gitmem.store.refs import HEADS, StaleRefError
 from gitmem.store.repository import MAIN, Repository
+from gitmem.store.trees import differences, find_file
 from gitmem.store.wire import Incoming, Wire, split_url
 from gitmem.store.worktrees import Checkout, Worktree
 from gitmem.tracepath import is_epoch, natural_order

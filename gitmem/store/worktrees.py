@@ -19,6 +19,7 @@ from gitmem.errors import ConflictError, CorruptError, UnavailableError
 from gitmem.store import objects as git
 from gitmem.store.epochpack import Needed
 from gitmem.store.objects import Entry, Oid, Read
+from gitmem.store.trees import Change
 
 _HEX = re.compile(rb"(?<![0-9a-f])[0-9a-f]{40}(?![0-9a-f])")
 _HEAD_NAME = re.compile(r"[A-Z_]*HEAD|AUTO_MERGE|MERGE_AUTOSTASH|BISECT_EXPECTED_REV")
@@ -275,10 +276,6 @@ def in_progress(worktree: Worktree) -> str:
         if os.path.exists(f"{worktree.gitdir}/{name}"):
             return command
     return ""
-
-
-Change = tuple[Entry | None, Entry | None]
-"""A file before and after; None where it is not there."""
 
 
 @dataclass(slots=True)

@@ -19,9 +19,10 @@ from gitmem.store import erase, pack
 from gitmem.store.objects import Oid, Stage
 from gitmem.store.refs import HEADS, StaleRefError
 from gitmem.store.repository import MAIN, Repository
+from gitmem.store.trees import find_blob
 from gitmem.store.wire import Incoming, Reply, Wire
 from gitmem.sync import plan as plans
-from gitmem.sync import remotes, trees
+from gitmem.sync import remotes
 from gitmem.sync.plan import Plan, Tips
 from gitmem.sync.remotes import Remote
 from gitmem.sync.report import WIKI, BranchReport, RemoteReport
@@ -222,7 +223,7 @@ class Exchange:
             raise RefusedError(f"{self._remote.url} holds no persona: it has no branch main.")
         if tip is None or (MAIN not in fetched and tip not in incoming):
             return
-        file = trees.find(incoming.commit_at(tip).tree, manifests.FILE_NAME, incoming.read)
+        file = find_blob(incoming.commit_at(tip).tree, manifests.FILE_NAME, incoming.read)
         if file is None:
             raise RefusedError(f"{self._remote.url} holds no persona: main has no {manifests.FILE_NAME}.")
         theirs = manifests.parse(incoming.blob(file), f"{manifests.FILE_NAME} of {self._remote.url}")

@@ -17,7 +17,7 @@ from gitmem.errors import GitmemError
 from gitmem.states import State
 from gitmem.store.objects import EMPTY_TREE, Commit, Oid, Stage, parse_tree
 from gitmem.store.purge import Victims
-from gitmem.sync import trees
+from gitmem.store.trees import changed_blobs, find_blob
 from gitmem.sync.join import Side, is_clash, join_leaf, join_manifest
 from gitmem.tracepath import Kind, LeafName, last_count, leaf_order, leaf_time, make_name
 
@@ -54,8 +54,8 @@ def leaf_of(path: str) -> LeafName | None:
 
 def side_of(stage: Stage, tree: Oid, leaf: LeafName) -> Side:
     """A leaf as a tree has it."""
-    oid = trees.find(tree, leaf.sidecar, stage.read)
-    return Side(trees.find(tree, leaf.path, stage.read), None if oid is None else stage.data(oid))
+    oid = find_blob(tree, leaf.sidecar, stage.read)
+    return Side(find_blob(tree, leaf.path, stage.read), None if oid is None else stage.data(oid))
 
 
 class Replay:
@@ -108,7 +108,7 @@ class Replay:
     def _joined(self, base: Oid, commit: Commit, theirs: Oid) -> Oid:
         edits: dict[str, Oid | None] = {}
         leaves: set[LeafName] = set()
-        for path, (was, now) in trees.changes(base, commit.tree, self._stage.read):
+        for path, (was, now) in changed_blobs(base, commit.tree, self._stage.read):
             leaf = leaf_of(path)
             if leaf is not None:
                 leaves.add(leaf)
@@ -256,7 +256,7 @@ class Replay:
     def _join_file(
         self, path: str, was: Oid | None, now: Oid | None, edits: dict[str, Oid | None], commit: Commit
     ) -> None:
-        theirs = trees.find(self._tree, path, self._stage.read)
+        theirs = find_blob(self._tree, path, self._stage.read)
         if theirs in (was, now):
             edits |= {path: now} if theirs != now else {}
             return
@@ -353,12 +353,12 @@ def onto_unpurged(
         edits: dict[str, Oid | None] = {}
         done = set()
         for leaf in kept:
-            found = trees.find(commit.tree, leaf.sidecar, stage.read)
+            found = find_blob(commit.tree, leaf.sidecar, stage.read)
             if found is not None and _is_final(stage.data(found), released=leaf in victims.released):
                 done.add(leaf)
                 continue
             for path in (leaf.path, leaf.sidecar):
-                there = trees.find(under, path, stage.read)
+                there = find_blob(under, path, stage.read)
                 if there is not None:
                     edits[path] = there
         kept = kept - done  # what has its tombstone never comes back
