@@ -335,6 +335,17 @@ def process_start(pid: int) -> str | None:
         return None
 
 
+def process_mark(pid: int, between: str) -> str:
+    """A process as a part of a file's name: its number, and when it began where the system tells."""
+    return f"{pid}{between}{process_start(pid) or ''}"
+
+
+def is_running(mark: str, between: str) -> bool:
+    """Whether the process of a `process_mark` still runs: numbers alone are used again."""
+    pid, _, start = mark.partition(between)
+    return pid.isdigit() and process_start(int(pid)) == (start or None)
+
+
 def receive_pack() -> int:
     """The process number of the git receive-pack that this process is a hook of; else of its parent."""
     pid = os.getppid()

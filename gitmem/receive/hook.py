@@ -151,8 +151,7 @@ def _check_complete(push: Push) -> None:
 
 
 def _flight(folder: str) -> str:
-    pid = host.receive_pack()
-    return f"{folder}/{IN_FLIGHT}/{pid}-{host.process_start(pid)}"
+    return f"{folder}/{IN_FLIGHT}/{host.process_mark(host.receive_pack(), '-')}"
 
 
 def _note_flight(folder: str) -> None:

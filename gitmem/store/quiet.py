@@ -78,9 +78,8 @@ def forget_ended(folder: str) -> list[str]:
     """Remove the notes of pushes that have ended; the processes of those that have not."""
     running = []
     for name in host.list_folder(f"{folder}/{IN_FLIGHT}"):
-        pid, _, start = name.partition("-")
-        if pid.isdigit() and host.process_start(int(pid)) == start:
-            running.append(pid)
+        if host.is_running(name, "-"):
+            running.append(name.partition("-")[0])
             continue
         with contextlib.suppress(OSError):
             os.unlink(f"{folder}/{IN_FLIGHT}/{name}")

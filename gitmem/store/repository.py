@@ -453,12 +453,8 @@ class Repository:
     def drop_incoming(self, names: list[str] | None = None) -> None:
         """Remove what killed syncs had fetched; `names` are those in the repository's folder."""
         for name in host.list_folder(self.folder) if names is None else names:
-            pid, _, start = name.removeprefix(INCOMING).rpartition("-")[0].partition(".")
-            if (
-                name.startswith(INCOMING)
-                and pid.isdigit()
-                and host.process_start(int(pid)) != (start or None)
-            ):
+            mark = name.removeprefix(INCOMING).rpartition("-")[0]
+            if name.startswith(INCOMING) and mark[:1].isdigit() and not host.is_running(mark, "."):
                 with contextlib.suppress(OSError):  # what its git still writes goes the next time
                     host.remove_tree(Path(f"{self.folder}/{name}"))
 

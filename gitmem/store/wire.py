@@ -402,7 +402,7 @@ class Incoming:
 
     def __init__(self, repository: Repository, *, borrow: bool = True) -> None:
         """`borrow`: it sees the objects of `repository` as its own."""
-        mine = f"{os.getpid()}.{host.process_start(os.getpid()) or ''}"
+        mine = host.process_mark(os.getpid(), ".")
         self._name = f"{repository.folder}/{INCOMING}{mine}-{os.urandom(4).hex()}"
         self._borrow = borrow
 
