@@ -257,6 +257,20 @@ def lonely_environment(folder: Path) -> dict[str, str]:
     }
 
 
+def run_in_shell(command: str, folder: Path, environment: dict[str, str]) -> str:
+    """What a command of a page says, output and errors as they come."""
+    done = subprocess.run(
+        ["sh", "-c", 'gitmem() { "$PYTHON" -m gitmem "$@"; }\n' + command],
+        cwd=folder,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        timeout=60,
+        check=False,
+    )
+    return done.stdout.decode("utf-8")
+
+
 def test_readme_console_examples_print_what_they_say(tmp_path: Path) -> None:
     environment = lonely_environment(tmp_path)
     shown = examples(read("README.md"))
@@ -266,16 +280,7 @@ def test_readme_console_examples_print_what_they_say(tmp_path: Path) -> None:
             name, _, value = example.command.removeprefix("export ").partition("=")
             environment[name] = value
             continue
-        script = 'gitmem() { "$PYTHON" -m gitmem "$@"; }\n' + example.command
-        done = subprocess.run(
-            ["sh", "-c", script],
-            cwd=tmp_path,
-            env=environment,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            check=False,
-        )
-        said = done.stdout.decode("utf-8")
+        said = run_in_shell(example.command, tmp_path, environment)
         # A text that ends without a newline still ends the line in README.
         assert re.fullmatch(example.pattern, said.rstrip("\n") + "\n" if said else "", re.DOTALL), (
             f"$ {example.command}\n{said}\nREADME says:\n{example.output}"

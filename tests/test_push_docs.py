@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import re
-import subprocess
 from pathlib import Path
 
 from tests.test_clone import found_below
-from tests.test_docs import examples, lonely_environment, read
+from tests.test_docs import examples, lonely_environment, read, run_in_shell
 
 WHO = {
     f"GIT_{role}_{key}": value
@@ -31,17 +30,8 @@ def test_examples_print_what_the_page_says(tmp_path: Path) -> None:
             environment[name] = str(tmp_path / value)
             continue
         moved = re.search(r"(?:^|&& )cd (\S+)$", example.command)
-        script = 'gitmem() { "$PYTHON" -m gitmem "$@"; }\n' + example.command
-        done = subprocess.run(
-            ["sh", "-c", script],
-            cwd=folder,
-            env=environment,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            timeout=60,
-            check=False,
-        )
-        said = re.sub(r" +$", "", done.stdout.decode("utf-8"), flags=re.MULTILINE)
+        output = run_in_shell(example.command, folder, environment)
+        said = re.sub(r" +$", "", output, flags=re.MULTILINE)
         assert re.fullmatch(example.pattern, said.rstrip("\n") + "\n" if said else "", re.DOTALL), (
             f"$ {example.command}\n{said}\nthe page says:\n{example.output}"
         )

@@ -495,16 +495,22 @@ def test_an_original_forgotten_before_it_was_ever_sent(pair: Pair, tmp_path: Pat
     assert len(pair.tips()) == len(pair.tips("D300")) == 1
 
 
+def in_both(memory: Memory, texts: dict[str, str]) -> str:
+    """Write a leaf of one name into several epochs, as was possible before; its name in each."""
+    name = "raw/20260101-000000.txt"
+    with memory.repository.locked():
+        who = memory.gitmem_person(memory.now())
+        for epoch, text in texts.items():
+            root = memory.ensure_epoch(epoch)
+            memory.repository.commit(
+                epoch, {name: text.encode()}, "write\n", base=root, author=who, committer=who
+            )
+    return name
+
+
 def test_a_name_that_two_epochs_have_and_one_releases(pair: Pair) -> None:
     """Such names come from before the first remote. The other epoch goes first."""
-    with pair.one.repository.locked():
-        who = pair.one.gitmem_person(pair.one.now())
-        name = "raw/20260101-000000.txt"
-        for epoch in ("D301", "D302"):
-            root = pair.one.ensure_epoch(epoch)
-            pair.one.repository.commit(
-                epoch, {name: epoch.encode()}, "write\n", base=root, author=who, committer=who
-            )
+    name = in_both(pair.one, {"D301": "D301", "D302": "D302"})
     pair.one.release(f"{PERSONA}/D301/{name}")
     pair.sync(1, 2)
     assert pair.two.trace(f"{PERSONA}/D301/{name}").status == "released"
@@ -518,14 +524,7 @@ def test_names_of_one_second_differ_over_all_epochs_once_there_is_a_remote(pair:
 
 def test_the_same_name_is_purged_in_two_epochs_at_once(pair: Pair) -> None:
     """The purge of one epoch leaves what the other's still has to read."""
-    with pair.one.repository.locked():
-        who = pair.one.gitmem_person(pair.one.now())
-        name = "raw/20260101-000000.txt"
-        for epoch in ("D301", "D302"):
-            root = pair.one.ensure_epoch(epoch)
-            pair.one.repository.commit(
-                epoch, {name: secret(epoch).encode()}, "write\n", base=root, author=who, committer=who
-            )
+    name = in_both(pair.one, {epoch: secret(epoch) for epoch in ("D301", "D302")})
     pair.sync(1, 2)
     pair.two.write("new", epoch="D301")
     pair.two.write("new", epoch="D302")
